@@ -1,0 +1,218 @@
+//! The key: how it comes in, where it stays, and the only operation it allows.
+//!
+//! It is decoded from the environment block or a file straight into one page of memory and never
+//! leaves it; no type here can print, copy or serialise it, and nothing outside this module can
+//! reach it.
+
+mod fault;
+mod file;
+pub mod name;
+mod text;
+
+use std::io;
+use std::path::Path;
+
+use zeroize::Zeroize;
+
+use crate::sys::curve::Curve;
+use crate::sys::environ;
+use crate::sys::memory::{Backing, Contents, SealedPage, SecretPage};
+use crate::sys::stack::with_wiped_stack;
+
+pub use fault::{KeyError, KeyFault, Source};
+
+/// How the key page is kept, for the hardening report.
+pub struct Keeping {
+    /// What holds the page.
+    pub backing: Backing,
+    /// Why that is not `memfd_secret`, or why the page is not locked.
+    pub shortfall: Option<io::Error>,
+}
+
+/// The secret key, ready to sign. No Clone, no Debug, no Serialize.
+pub struct Key {
+    page: SealedPage,
+    public: [u8; 32],
+    curve: Curve,
+    /// Whether the curve's context was blinded since the last signature.
+    blinded: bool,
+}
+
+impl Key {
+    /// Reads the key from an environment variable and wipes it there, whatever comes of it.
+    pub fn from_environment(name: &str) -> Result<(Self, Keeping), KeyError> {
+        let loaded = environ::take(name, |value| {
+            let text = value.ok_or(KeyFault::NotSet)?;
+            Self::load(|page| with_wiped_stack(|| text::decode(text, &mut page.scalar)))
+        });
+        loaded.map_err(|fault| KeyError { origin: Source::Variable(name.into()), fault })
+    }
+
+    /// Reads the key from a file that only its owner, who is root or this user, may use.
+    pub fn from_file(path: &Path) -> Result<(Self, Keeping), KeyError> {
+        let loaded = file::open(path).and_then(|file| {
+            Self::load(|page| {
+                let decoded = file::read(&file, &mut page.text).and_then(|length| {
+                    with_wiped_stack(|| text::decode(&page.text[..length], &mut page.scalar))
+                });
+                page.text.zeroize();
+                decoded
+            })
+        });
+        loaded.map_err(|fault| KeyError { origin: Source::File(path.display().to_string()), fault })
+    }
+
+    fn load(fill: impl FnOnce(&mut Contents) -> Result<(), KeyFault>) -> Result<(Self, Keeping), KeyFault> {
+        let mut page = SecretPage::map().map_err(KeyFault::System)?;
+        fill(page.contents_mut())?;
+        let curve = Curve::new(&random().map_err(KeyFault::System)?);
+        let public = with_wiped_stack(|| {
+            let Contents { keypair, scalar, .. } = page.contents_mut();
+            let public = curve.load(scalar, keypair);
+            scalar.zeroize();
+            public
+        })
+        .ok_or(KeyFault::OutOfRange)?;
+        let keeping = Keeping { backing: page.backing, shortfall: page.shortfall.take() };
+        let page = page.seal().map_err(KeyFault::System)?;
+        // Making the key pair has used the blinding once.
+        let mut key = Self { page, public, curve, blinded: false };
+        key.blind_again().map_err(KeyFault::System)?;
+        Ok((key, keeping))
+    }
+
+    /// The x-only public key (BIP 340).
+    pub fn public(&self) -> &[u8; 32] {
+        &self.public
+    }
+
+    /// The BIP 340 signature of an event id, with fresh auxiliary randomness, on a context that
+    /// was blinded since the signature before.
+    fn sign(&mut self, id: &[u8; 32]) -> io::Result<[u8; 64]> {
+        self.blind_again()?;
+        let mut randomness = random()?;
+        self.blinded = false;
+        let signature = with_wiped_stack(|| self.curve.sign(id, &self.page.contents().keypair, &randomness));
+        randomness.zeroize();
+        signature.ok_or_else(|| io::Error::other("libsecp256k1 did not sign"))
+    }
+
+    /// Blinds the curve's context anew unless that was done since the last signature. To be called
+    /// once the answer is on its way: it takes about as long as a signature, and the next
+    /// signature makes up for it when it was not called.
+    pub fn blind_again(&mut self) -> io::Result<()> {
+        if !self.blinded {
+            let mut seed = random()?;
+            self.curve.blind(&seed);
+            seed.zeroize();
+            self.blinded = true;
+        }
+        Ok(())
+    }
+}
+
+/// 32 bytes from the kernel's generator.
+fn random() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|failed| match failed.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::other(failed.to_string()),
+    })?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secp256k1::{Keypair, XOnlyPublicKey, schnorr};
+
+    const SCALAR: [u8; 32] = [0x11; 32];
+
+    fn key() -> Key {
+        let (key, keeping) = Key::load(|page| {
+            page.scalar = SCALAR;
+            Ok(())
+        })
+        .unwrap();
+        assert!(keeping.backing == Backing::MemfdSecret || keeping.shortfall.is_some());
+        key
+    }
+
+    #[test]
+    fn the_public_key_is_the_library_s_and_the_scalar_is_gone() {
+        let key = key();
+        let library = Keypair::from_seckey_byte_array(SCALAR).unwrap().x_only_public_key().0;
+        assert_eq!(*key.public(), library.serialize());
+        assert_eq!(key.page.contents().scalar, [0; 32]);
+    }
+
+    #[test]
+    fn signatures_verify_differ_and_blind_the_context_between_them() {
+        let mut key = key();
+        let public = XOnlyPublicKey::from_byte_array(*key.public()).unwrap();
+        let mut seen = Vec::new();
+        for round in 0..20u8 {
+            let id = [round / 2; 32];
+            assert!(round % 3 == 0 || key.blinded, "blind_again was called");
+            let signature = key.sign(&id).unwrap();
+            assert!(!key.blinded);
+            schnorr::Signature::from_byte_array(signature).verify(&id, &public).unwrap();
+            assert!(!seen.contains(&signature), "auxiliary randomness was not fresh");
+            seen.push(signature);
+            if round % 3 != 2 {
+                key.blind_again().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_scalar_that_is_no_key_is_refused() {
+        for scalar in [[0; 32], [0xff; 32]] {
+            let loaded = Key::load(|page| {
+                page.scalar = scalar;
+                Ok(())
+            });
+            assert!(matches!(loaded, Err(KeyFault::OutOfRange)));
+        }
+    }
+
+    fn key_file(name: &str, content: &[u8], mode: u32) -> std::path::PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("tinyagent-key-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_key_file_is_read_only_when_nobody_else_may_use_it() {
+        let text = format!("{}\n", "11".repeat(32));
+        let cases: [(&str, &[u8], u32, Option<&str>); 6] = [
+            ("good", text.as_bytes(), 0o600, None),
+            ("read-only", text.trim().as_bytes(), 0o400, None),
+            ("group", text.as_bytes(), 0o640, Some("chmod 600")),
+            ("others", text.as_bytes(), 0o604, Some("chmod 600")),
+            ("empty", b"\n", 0o600, Some("is empty")),
+            ("large", &[b'1'; 2000], 0o600, Some("regular file")),
+        ];
+        for (name, content, mode, refusal) in cases {
+            let path = key_file(name, content, mode);
+            let loaded = Key::from_file(&path);
+            std::fs::remove_file(&path).unwrap();
+            match (loaded, refusal) {
+                (Ok((key, _)), None) => assert_eq!(key.public(), self::key().public(), "{name}"),
+                (Err(refused), Some(said)) => {
+                    assert!(refused.to_string().contains(said), "{name}: {refused}")
+                }
+                (loaded, _) => panic!("{name}: {:?}", loaded.map(|_| ())),
+            }
+        }
+        assert!(
+            Key::from_file(Path::new("/dev/null")).is_err_and(|e| e.to_string().contains("regular file"))
+        );
+        assert!(
+            Key::from_file(Path::new("/nonexistent"))
+                .is_err_and(|e| e.to_string().contains("cannot be read"))
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! What the process says to the kernel about itself: descriptors, capabilities, signals, its end.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The descriptor on which the launcher or the service manager hands over the socket.
+pub const HANDED_OVER_FD: RawFd = 3;
+
+/// Ends the process at once: no destructors, no buffers flushed, nothing that seccomp would kill.
+pub fn exit(status: i32) -> ! {
+    // SAFETY: ends the process; no memory of ours is touched.
+    unsafe { libc::_exit(status) }
+}
+
+/// Writes a text to standard error, ignoring every failure.
+pub fn write_stderr(text: &[u8]) {
+    // SAFETY: the pointer and length are those of one live slice.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+/// Takes ownership of the descriptor that was handed over. None when it is not open, or was
+/// taken before.
+pub fn take_handed_over_fd() -> Option<OwnedFd> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    // SAFETY: a query without pointers.
+    let open = unsafe { libc::fcntl(HANDED_OVER_FD, libc::F_GETFD) } >= 0;
+    if !open || TAKEN.swap(true, Ordering::SeqCst) {
+        return None;
+    }
+    // SAFETY: the descriptor is open, the parent left it for this process alone, and the flag
+    // above makes this its only owner. The signer opens nothing before it asks for it.
+    Some(unsafe { OwnedFd::from_raw_fd(HANDED_OVER_FD) })
+}
+
+/// Sets a signal to be ignored.
+pub fn ignore_signal(signal: i32) -> io::Result<()> {
+    // SAFETY: SIG_IGN installs no handler, so no code of ours runs in signal context.
+    match unsafe { libc::signal(signal, libc::SIG_IGN) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a signal is ignored.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: an all-zero `sigaction` is a valid value, and the call only fills it.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Closes every descriptor from `first` up. The caller owns none of them.
+pub fn close_from(first: RawFd) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: by the caller's word no value of this program owns a descriptor of the range.
+        if unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) } == 0 {
+            return Ok(());
+        }
+    }
+    close_one_by_one(first)
+}
+
+/// For kernels before 5.9 and other systems: as `close_from`, over the table that /proc or /dev
+/// shows.
+fn close_one_by_one(first: RawFd) -> io::Result<()> {
+    let table = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
+    for fd in open_descriptors(table)?.into_iter().filter(|fd| *fd >= first) {
+        // SAFETY: as in `close_from`; the list is complete before the first close, and the
+        // descriptor that listed it, which is closed already, only makes this call fail.
+        unsafe { libc::close(fd) };
+    }
+    Ok(())
+}
+
+fn open_descriptors(table: &str) -> io::Result<Vec<RawFd>> {
+    let entries = std::fs::read_dir(table)?.filter_map(Result::ok);
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The lowest open descriptor from `first` up, looking at the first 1024.
+pub fn first_open_from(first: RawFd) -> Option<RawFd> {
+    // SAFETY: a query without pointers.
+    (first..1024).find(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0)
+}
+
+/// The three sets of capabilities, as bit masks of the low and high 32 capabilities.
+#[cfg(target_os = "linux")]
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapabilitySets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+#[cfg(target_os = "linux")]
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+
+/// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h: two words a set.
+#[cfg(target_os = "linux")]
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+/// Empties the effective, permitted and inheritable sets.
+#[cfg(target_os = "linux")]
+pub fn clear_capabilities() -> io::Result<()> {
+    let header = CapabilityHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let empty = [CapabilitySets::default(); 2];
+    // SAFETY: the kernel reads one header and, for version 3, two sets; both are live here.
+    match unsafe { libc::syscall(libc::SYS_capset, &header, empty.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether any capability is left in the effective, permitted or inheritable set.
+#[cfg(target_os = "linux")]
+pub fn has_capabilities() -> io::Result<bool> {
+    let mut header = CapabilityHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let mut sets = [CapabilitySets::default(); 2];
+    // SAFETY: the kernel writes at most one header and, for version 3, two sets.
+    match unsafe { libc::syscall(libc::SYS_capget, &mut header, sets.as_mut_ptr()) } {
+        0 => Ok(sets.iter().any(|set| set.effective | set.permitted | set.inheritable != 0)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Empties the ambient set.
+#[cfg(target_os = "linux")]
+pub fn clear_ambient_capabilities() -> io::Result<()> {
+    // SAFETY: a prctl without pointers.
+    match unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Drops every capability from the bounding set; says whether it is empty afterwards, which it
+/// is not for a process that lacks CAP_SETPCAP.
+#[cfg(target_os = "linux")]
+pub fn clear_bounding_capabilities() -> bool {
+    let mut empty = true;
+    // Capability sets have 64 bits; the kernel answers EINVAL past the last that it knows.
+    for capability in 0..64 {
+        // SAFETY: two prctls without pointers.
+        unsafe {
+            match libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) {
+                1 => empty &= libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == 0,
+                0 => {}
+                _ => break,
+            }
+        }
+    }
+    empty
+}
+
+/// Makes one system call that the filter answers with `errno`, and reports what came back.
+#[cfg(target_os = "linux")]
+pub fn probe_system_call(number: i64) -> i32 {
+    // SAFETY: only called with a number that takes integers and changes nothing (see the caller).
+    unsafe { libc::syscall(number as libc::c_long, 0, 0, 0, 0, 0, 0) };
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Refuses debuggers, as far as macOS can.
+#[cfg(target_vendor = "apple")]
+pub fn deny_attach() -> io::Result<()> {
+    // SAFETY: PT_DENY_ATTACH takes no address.
+    match unsafe { libc::ptrace(libc::PT_DENY_ATTACH, 0, std::ptr::null_mut(), 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
