@@ -6,4 +6,5 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod custody;
+mod hardening;
 mod sys;

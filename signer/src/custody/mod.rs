@@ -16,9 +16,10 @@ use zeroize::Zeroize;
 
 use crate::sys::curve::Curve;
 use crate::sys::environ;
-use crate::sys::memory::{Backing, Contents, SealedPage, SecretPage};
+use crate::sys::memory::{Contents, SealedPage, SecretPage};
 use crate::sys::stack::with_wiped_stack;
 
+pub use crate::sys::memory::Backing;
 pub use fault::{KeyError, KeyFault, Source};
 
 /// How the key page is kept, for the hardening report.

@@ -1,0 +1,106 @@
+//! What the signer gives up before it reads its first request.
+//!
+//! Each measure is a small function that tests its own effect and reports it; none of them decides
+//! whether a gap is fatal, which `--require-hardening` does. Order matters and is kept here.
+
+mod descriptors;
+mod dumps;
+mod files;
+mod lifetime;
+mod memory;
+mod privileges;
+mod syscalls;
+
+use std::io;
+use std::path::Path;
+
+use nix::errno::Errno;
+use tinyagent_protocol::report::{Measure, State};
+
+use crate::custody::Keeping;
+
+pub use descriptors::only_own_descriptors;
+pub use dumps::no_dumps;
+pub use lifetime::{ParentGone, ignore_signals};
+
+/// Which way requests reach the signer; each needs other system calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// A socket left by the launcher at descriptor 3.
+    Inherited,
+    /// JSON lines on standard input and output.
+    Stdio,
+    /// A listening socket, and connections made to it.
+    Listening,
+}
+
+/// Everything that needs neither the key nor an open file any more: parent, privileges, files,
+/// system calls. Called last, with the key loaded and every file that is needed open.
+pub fn close_in(
+    channel: Channel,
+    parent: Option<i32>,
+    keeping: &Keeping,
+    log_directory: Option<&Path>,
+) -> Result<Vec<Measure>, ParentGone> {
+    let mut report = memory::key_page(keeping);
+    report.push(privileges::no_new_privs());
+    report.push(privileges::no_capabilities());
+    if channel == Channel::Inherited {
+        // After the capabilities: a change of credentials may clear the death signal (prctl(2)).
+        report.push(lifetime::die_with(parent)?);
+    }
+    report.push(files::landlock(log_directory));
+    report.push(syscalls::seccomp(channel, log_directory.is_some()));
+    Ok(report)
+}
+
+/// The measures that `--require-hardening` insists on and that are not in force. `memfd-secret` may
+/// be missing where the page is locked instead; Landlock may be missing where the uid is not 0,
+/// since seccomp lets no file be opened and an ordinary uid owns none of root's.
+pub fn missing(report: &[Measure]) -> Vec<&Measure> {
+    let root = nix::unistd::geteuid().is_root();
+    let optional = |name: &str| name == memory::MEMFD_SECRET || (name == files::LANDLOCK && !root);
+    report.iter().filter(|m| m.state != State::On && !optional(&m.measure)).collect()
+}
+
+/// A measure that a system call refused: `unavailable` where the kernel does not have it, `failed`
+/// where it has it and said no.
+fn refused(measure: &str, error: &io::Error) -> Measure {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(errno @ (Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EINVAL)) => {
+            Measure::unavailable(measure, format!("this kernel does not offer it ({errno:?})"))
+        }
+        Some(errno) => Measure::failed(measure, format!("the kernel refused it ({errno:?})")),
+        None => Measure::unavailable(measure, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_named_measures_may_be_missing() {
+        let report = [
+            Measure::on("no-new-privs"),
+            Measure::unavailable("memfd-secret", "ENOSYS"),
+            Measure::failed("seccomp", "EPERM"),
+            Measure::unavailable("memory-lock", "ENOMEM"),
+        ];
+        let names: Vec<_> = missing(&report).into_iter().map(|m| m.measure.as_str()).collect();
+        assert_eq!(names, ["seccomp", "memory-lock"]);
+    }
+
+    #[test]
+    fn landlock_is_required_of_root_alone() {
+        let report = [Measure::unavailable("landlock", "ENOSYS")];
+        assert_eq!(missing(&report).is_empty(), !nix::unistd::geteuid().is_root());
+    }
+
+    #[test]
+    fn a_kernel_without_the_call_and_one_that_refuses_it_are_told_apart() {
+        let state = |code| refused("x", &io::Error::from_raw_os_error(code)).state;
+        assert_eq!(state(libc::ENOSYS), State::Unavailable);
+        assert_eq!(state(libc::EPERM), State::Failed);
+    }
+}
