@@ -3,4 +3,20 @@
 //! The tool catalog and its kinds, the policy decision, the bodies sent to the relay, NIP-01 and
 //! NIP-98 events, and the messages between the two processes. No I/O, no keys, no async.
 
+pub mod body;
+pub mod catalog;
+pub mod event;
+pub mod frame;
+pub mod hex;
+pub mod json;
+pub mod label;
+pub mod message;
+pub mod policy;
+pub mod proof;
+pub mod relay_url;
 pub mod report;
+pub mod template;
+
+/// The version of both programs. Facade and signer build bodies alike only when it is equal, so the
+/// facade refuses a signer of another one.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
