@@ -1,1 +1,5 @@
 //! placeholder
+
+pub mod launch;
+pub mod sandbox;
+mod sys;

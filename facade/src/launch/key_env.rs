@@ -1,0 +1,167 @@
+//! The name of the environment variable that holds the key, checked once at the edge (contract 1).
+//!
+//! The signer is started with this one variable as its whole environment, so a name that the loader or
+//! libc obeys would let whoever sets `--key-env` steer the signer. No refused name is ever echoed: it
+//! may be a key pasted into the wrong place.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// The default of `--key-env`.
+const DEFAULT: &str = "TINY_PRIVATE_KEY";
+
+/// Longest name accepted, in bytes; longer than any real one, and than no key form.
+const NAME_LIMIT_BYTES: usize = 256;
+
+/// A name of only hexadecimal digits is taken for a key, or half of one, from this length on.
+const HEX_KEY_FROM_DIGITS: usize = 32;
+
+/// Prefixes of names that the dynamic loader, libc, or a runtime acts on, in upper case.
+const OBEYED_PREFIXES: [&str; 9] =
+    ["LD_", "GLIBC_", "DYLD_", "MALLOC_", "LC_", "RUST_", "RES_", "GCONV_", "_RLD"];
+
+/// Whole names that libc, or every program, acts on, in upper case.
+const OBEYED_NAMES: [&str; 27] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "IFS",
+    "TZ",
+    "TZDIR",
+    "TMPDIR",
+    "TERM",
+    "SHELL",
+    "USER",
+    "LOGNAME",
+    "PWD",
+    "LOCPATH",
+    "NLSPATH",
+    "GETCONF_DIR",
+    "HOSTALIASES",
+    "LOCALDOMAIN",
+    "POSIXLY_CORRECT",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "NOTIFY_SOCKET",
+    "CREDENTIALS_DIRECTORY",
+];
+
+/// A checked name of the key variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyEnv(String);
+
+impl KeyEnv {
+    /// The name as given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for KeyEnv {
+    fn default() -> Self {
+        Self(DEFAULT.into())
+    }
+}
+
+impl fmt::Display for KeyEnv {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// Why a name is refused; the texts do not repeat it, except one that is on a public list.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum KeyEnvError {
+    /// It has the form of a key.
+    #[error(
+        "--key-env takes the name of a variable, and this looks like a key itself; \
+         put the key into a variable such as TINY_PRIVATE_KEY, and treat this one as exposed"
+    )]
+    LooksLikeKey,
+    /// It is not a name.
+    #[error("--key-env takes the name of a variable: letters, digits and _, not beginning with a digit")]
+    NotAName,
+    /// It means something to the loader or libc.
+    #[error("--key-env cannot be {0}, which the system itself acts on; use a name such as TINY_PRIVATE_KEY")]
+    Obeyed(&'static str),
+}
+
+/// Checks a name given with `--key-env`.
+///
+/// # Errors
+/// When it looks like a key, is not a variable's name, or is one that the loader or libc obeys.
+pub fn check_key_env_name(name: &str) -> Result<KeyEnv, KeyEnvError> {
+    if looks_like_key(name) {
+        return Err(KeyEnvError::LooksLikeKey);
+    }
+    let of_name_characters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let begins_like_name = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    if !of_name_characters || !begins_like_name || name.len() > NAME_LIMIT_BYTES {
+        return Err(KeyEnvError::NotAName);
+    }
+    let upper = name.to_ascii_uppercase();
+    let obeyed = OBEYED_NAMES
+        .into_iter()
+        .find(|known| *known == upper)
+        .or_else(|| OBEYED_PREFIXES.into_iter().find(|prefix| upper.starts_with(prefix)));
+    match obeyed {
+        Some(known) => Err(KeyEnvError::Obeyed(known)),
+        None => Ok(KeyEnv(name.into())),
+    }
+}
+
+fn looks_like_key(name: &str) -> bool {
+    let name = name.trim();
+    let begins_like_nsec = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("nsec1"));
+    let hex = name.len() >= HEX_KEY_FROM_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    begins_like_nsec || hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_names_are_accepted_as_given() {
+        for name in ["TINY_PRIVATE_KEY", "k", "_K9", "agent_key", "DEADBEEF", "HOMEKEY", "LDX", "ABCDEF0123"]
+        {
+            assert_eq!(check_key_env_name(name).as_ref().map(KeyEnv::as_str), Ok(name));
+        }
+        assert_eq!(check_key_env_name(DEFAULT), Ok(KeyEnv::default()));
+    }
+
+    #[test]
+    fn names_that_the_system_obeys_are_refused() {
+        for name in
+            ["LD_PRELOAD", "ld_preload", "GLIBC_TUNABLES", "PATH", "Home", "MALLOC_CHECK_", "LC_ALL", "TZ"]
+        {
+            assert!(matches!(check_key_env_name(name), Err(KeyEnvError::Obeyed(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        let long = "K".repeat(NAME_LIMIT_BYTES + 1);
+        for name in ["", " ", "A B", "A=B", "A-B", "9A", "SCHLÜSSEL", "A\0B", "${KEY}", &long] {
+            assert_eq!(check_key_env_name(name), Err(KeyEnvError::NotAName), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_given_as_name_is_refused_and_not_echoed() {
+        let hex = "9F".repeat(32);
+        let nsec = format!("nsec1{}", "q".repeat(58));
+        for key in [&hex, &hex.to_lowercase(), &hex[..63], &nsec, &nsec.to_uppercase(), &format!(" {nsec}\n")]
+        {
+            let refusal = check_key_env_name(key).expect_err("a key is not a name");
+            assert_eq!(refusal, KeyEnvError::LooksLikeKey);
+            assert!(!format!("{refusal} {refusal:?}").contains(key.trim()));
+        }
+    }
+}
