@@ -25,8 +25,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     match Stage::take_from(&mut args)? {
         Stage::First => first(&args),
         Stage::Second { signer } => {
+            // Before it makes this process unreadable, for its own user too.
+            let environ = environ();
             let mut link = second_stage(signer, &KeyEnv::default())?;
             let mut report = seen()?;
+            report["environ"] = json!(environ);
             report["args"] = json!(args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>());
             report["nonblocking"] = json!(
                 link.socket.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
@@ -76,6 +79,11 @@ fn signer() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The environment block as it lies in memory; empty where this process may not read it.
+fn environ() -> String {
+    String::from_utf8_lossy(&fs::read("/proc/self/environ").unwrap_or_default()).into_owned()
+}
+
 /// What this process can say of itself.
 fn seen() -> Result<Value, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
@@ -93,7 +101,7 @@ fn seen() -> Result<Value, Box<dyn Error>> {
     descriptors.retain(|descriptor| !descriptor.contains("/proc/"));
     descriptors.sort();
     Ok(json!({
-        "environ": String::from_utf8_lossy(&fs::read("/proc/self/environ").unwrap_or_default()),
+        "environ": environ(),
         "descriptors": descriptors,
         "ignored": line("SigIgn:"),
         "blocked": line("SigBlk:"),
