@@ -1,0 +1,2 @@
+use super::Tool;
+pub(super) const TOOLS: &[Tool] = &[];
