@@ -2,9 +2,17 @@
 //!
 //! Blocking, one thread, no network code. It reads the key, closes itself in, and answers the
 //! typed requests of one session after the other.
-
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod custody;
 mod hardening;
+mod inbox;
+mod inherited;
+mod options;
+mod rate;
+mod run;
+mod session;
+mod stdio;
 mod sys;
+
+pub use run::main;

@@ -1,1 +1,5 @@
-fn main() {}
+//! The program `tinyagent-signer`.
+
+fn main() {
+    tinyagent_signer::main()
+}

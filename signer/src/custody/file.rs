@@ -17,7 +17,7 @@ pub fn open(path: &Path) -> Result<File, KeyFault> {
     // Non-blocking, so that a FIFO in its place does not hang the start.
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
         .map_err(KeyFault::Unreadable)?;
     let facts = file.metadata().map_err(KeyFault::Unreadable)?;

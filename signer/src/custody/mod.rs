@@ -1,17 +1,22 @@
-//! The key: how it comes in, where it stays, and the only operation it allows.
+//! The key: how it comes in, where it stays, and the two operations it allows.
 //!
 //! It is decoded from the environment block or a file straight into one page of memory and never
-//! leaves it; no type here can print, copy or serialise it, and nothing outside this module can
-//! reach it.
+//! leaves it; no type here can print, copy or serialise it. Outside this module it signs what the
+//! policy approved and nothing else: the types of `prove` and `sign_publication` say so.
 
 mod fault;
 mod file;
+mod generate;
 pub mod name;
 mod text;
 
 use std::io;
 use std::path::Path;
 
+use tinyagent_protocol::body::Body;
+use tinyagent_protocol::event::{PublicKey, SignedEvent, UnsignedEvent};
+use tinyagent_protocol::policy::{Approved, Policy, Publication};
+use tinyagent_protocol::proof;
 use zeroize::Zeroize;
 
 use crate::sys::curve::Curve;
@@ -21,6 +26,7 @@ use crate::sys::stack::with_wiped_stack;
 
 pub use crate::sys::memory::Backing;
 pub use fault::{KeyError, KeyFault, Source};
+pub use generate::generate;
 
 /// How the key page is kept, for the hardening report.
 pub struct Keeping {
@@ -83,8 +89,30 @@ impl Key {
     }
 
     /// The x-only public key (BIP 340).
-    pub fn public(&self) -> &[u8; 32] {
-        &self.public
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.public)
+    }
+
+    /// A signed proof for one POST of `body`, which only an approved request gives.
+    pub fn prove(&mut self, policy: &Policy, body: &Body<'_>, now: u64) -> io::Result<SignedEvent> {
+        let nonce = random()?;
+        let proof = proof::proof(policy, body, self.public(), nonce, now);
+        self.sign_event(proof)
+    }
+
+    /// The signed event of an approved publication.
+    pub fn sign_publication(
+        &mut self,
+        approved: &Approved<Publication<'_>>,
+        now: u64,
+    ) -> io::Result<SignedEvent> {
+        self.sign_event(approved.template.event(self.public(), now))
+    }
+
+    fn sign_event(&mut self, event: UnsignedEvent) -> io::Result<SignedEvent> {
+        let id = event.id();
+        let signature = self.sign(&id.0)?;
+        Ok(event.with_signature(id, signature))
     }
 
     /// The BIP 340 signature of an event id, with fresh auxiliary randomness, on a context that
@@ -112,9 +140,9 @@ impl Key {
     }
 }
 
-/// 32 bytes from the kernel's generator.
-fn random() -> io::Result<[u8; 32]> {
-    let mut bytes = [0; 32];
+/// Bytes from the kernel's generator.
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|failed| match failed.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::other(failed.to_string()),
@@ -142,15 +170,16 @@ mod tests {
     #[test]
     fn the_public_key_is_the_library_s_and_the_scalar_is_gone() {
         let key = key();
-        let library = Keypair::from_seckey_byte_array(SCALAR).unwrap().x_only_public_key().0;
-        assert_eq!(*key.public(), library.serialize());
+        let secret = secp256k1::SecretKey::from_secret_bytes(SCALAR).unwrap();
+        let library = Keypair::from_secret_key(&secret).x_only_public_key().0;
+        assert_eq!(key.public().0, library.to_byte_array());
         assert_eq!(key.page.contents().scalar, [0; 32]);
     }
 
     #[test]
     fn signatures_verify_differ_and_blind_the_context_between_them() {
         let mut key = key();
-        let public = XOnlyPublicKey::from_byte_array(*key.public()).unwrap();
+        let public = XOnlyPublicKey::from_byte_array(key.public().0).unwrap();
         let mut seen = Vec::new();
         for round in 0..20u8 {
             let id = [round / 2; 32];

@@ -68,7 +68,7 @@ pub fn check(name: &str) -> Result<(), NameError> {
 
 /// Long runs of hexadecimal digits and anything that begins like an nsec; wide on purpose, since a
 /// key with one character missing is still nearly a key.
-fn looks_like_key(name: &str) -> bool {
+pub fn looks_like_key(name: &str) -> bool {
     let lower = name.trim().to_ascii_lowercase();
     let hex = lower.bytes().filter(u8::is_ascii_hexdigit).count();
     lower.starts_with("nsec1") || (hex >= 48 && hex == lower.len())

@@ -102,10 +102,8 @@ mod filter {
         let no_exec = SeccompCondition::new(2, Dword, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0)?;
         let anonymous = libc::MAP_ANONYMOUS as u64;
         let anonymous = SeccompCondition::new(3, Dword, SeccompCmpOp::MaskedEq(anonymous), anonymous)?;
-        if cfg!(target_env = "musl") {
-            // Its allocator opens the pages of a reserved range one by one.
-            allowed.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![no_exec.clone()])?]);
-        }
+        // Wiping the key page on a failed start, and the allocators' guard pages.
+        allowed.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![no_exec.clone()])?]);
         allowed.insert(libc::SYS_mmap, vec![SeccompRule::new(vec![no_exec, anonymous])?]);
         let advice = [libc::MADV_DONTNEED, libc::MADV_FREE];
         let advice: Result<_, _> = advice.into_iter().map(|advice| argument(2, advice)).collect();

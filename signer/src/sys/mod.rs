@@ -8,4 +8,5 @@ pub mod curve;
 pub mod environ;
 pub mod memory;
 pub mod process;
+pub mod socket;
 pub mod stack;
