@@ -24,7 +24,7 @@ pub fn http_date(unix: u64) -> String {
 
 /// Year, month from 0 and day of month of a day counted from the epoch, by walking years and months.
 fn civil(mut days: u64) -> (u64, usize, u64) {
-    let leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
     let mut year = 1970;
     loop {
         let length = if leap(year) { 366 } else { 365 };

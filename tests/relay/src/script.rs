@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 type Test = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
+type FromAnswer = Arc<dyn Fn(&Request, Answer) -> Reply + Send + Sync>;
 
 /// Says which requests a scripted reply is for.
 #[derive(Clone)]
@@ -84,7 +85,7 @@ pub(crate) enum Kind {
     Answer(Answer),
     Steps(Vec<Step>),
     FromRequest(Arc<dyn Fn(&Request) -> Reply + Send + Sync>),
-    FromAnswer(Arc<dyn Fn(&Request, Answer) -> Reply + Send + Sync>),
+    FromAnswer(FromAnswer),
 }
 
 /// One step of a reply that is played byte by byte. After the last step the connection is kept, so what was

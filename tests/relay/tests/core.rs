@@ -51,7 +51,8 @@ fn a_valid_call_is_executed_and_recorded_byte_for_byte() {
 fn each_single_defect_of_a_proof_is_refused() {
     let (relay, key) = (Relay::start(Options::default()), Key::random());
     let url = format!("{}/mcp", relay.url());
-    let defects: Vec<(&str, Box<dyn FnOnce(&mut Template)>)> = vec![
+    type Defect = Box<dyn FnOnce(&mut Template)>;
+    let defects: Vec<(&str, Defect)> = vec![
         ("kind", Box::new(|t| t.kind = 27236)),
         ("content", Box::new(|t| t.content = "x".into())),
         ("minute", Box::new(|t| t.created_at -= 62)),

@@ -58,8 +58,7 @@ pub(crate) fn schema(inputs: &[Input], writes: bool) -> Value {
         );
     }
     let mut schema = json!({"type": "object", "properties": properties});
-    // A resubmission may consist of the event alone, so a write tool's schema demands nothing.
-    let required: Vec<&str> = inputs.iter().filter(|i| i.required && !writes).map(|i| i.name).collect();
+    let required: Vec<&str> = inputs.iter().filter(|input| input.required).map(|input| input.name).collect();
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
