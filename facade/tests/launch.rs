@@ -36,7 +36,8 @@ impl Installed {
         let directory = std::env::temp_dir().join(format!("tinyagent-launch-{test}-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("the temporary directory is writable");
         for name in ["tinyagent", "tinyagent-signer"] {
-            fs::copy(&probe, directory.join(name)).expect("cargo builds examples with the tests");
+            fs::copy(&probe, directory.join(name))
+                .expect("built by `cargo build --examples`, or with all tests of the package");
         }
         Self { directory }
     }

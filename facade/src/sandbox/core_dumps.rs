@@ -6,8 +6,10 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tinyagent_protocol::report::Measure;
 
-const LIMIT: &str = "core-limit";
-const DUMPABLE: &str = "not-dumpable";
+use super::refused;
+
+const CORE_LIMIT: &str = "core-limit";
+const NOT_DUMPABLE: &str = "not-dumpable";
 
 /// Largest core dump in bytes. Not 0: for a `core_pattern` that pipes to a program the kernel ignores the
 /// limit, except that it treats 1 as "no dump" (fs/coredump.c).
@@ -15,32 +17,33 @@ const CORE_LIMIT_BYTES: u64 = 1;
 
 /// Sets RLIMIT_CORE to 1 for good and clears the dumpable flag.
 pub fn forbid_core_dumps() -> [Measure; 2] {
-    [limit(), dumpable()]
+    [core_limit(), not_dumpable()]
 }
 
-fn limit() -> Measure {
-    // A hard limit of 0 set by the host cannot be raised to 1 without privilege, and may stay.
+fn core_limit() -> Measure {
+    // A hard limit of 0 set by the host cannot be raised to 1 without privilege, and may stay: a process
+    // that is not dumpable leaves no core either way.
     let set = setrlimit(Resource::RLIMIT_CORE, CORE_LIMIT_BYTES, CORE_LIMIT_BYTES)
         .or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0));
     match set.and_then(|()| getrlimit(Resource::RLIMIT_CORE)) {
-        Ok((CORE_LIMIT_BYTES, CORE_LIMIT_BYTES)) => Measure::on(LIMIT),
-        Ok((0, 0)) => Measure::on_as(LIMIT, "0, set by the host; a piped core_pattern still runs"),
-        Ok((soft, hard)) => Measure::failed(LIMIT, format!("limits read back as {soft} and {hard}")),
-        Err(errno) => Measure::failed(LIMIT, errno.desc()),
+        Ok((CORE_LIMIT_BYTES, CORE_LIMIT_BYTES)) => Measure::on(CORE_LIMIT),
+        Ok((0, 0)) => Measure::on_as(CORE_LIMIT, "0, left by the host; does not bind a piped core_pattern"),
+        Ok((soft, hard)) => Measure::failed(CORE_LIMIT, format!("the limit reads back as {soft}:{hard}")),
+        Err(errno) => refused(CORE_LIMIT, &errno.into()),
     }
 }
 
 #[cfg(target_os = "linux")]
-fn dumpable() -> Measure {
+fn not_dumpable() -> Measure {
     use nix::sys::prctl;
     match prctl::set_dumpable(false).and_then(|()| prctl::get_dumpable()) {
-        Ok(false) => Measure::on(DUMPABLE),
-        Ok(true) => Measure::failed(DUMPABLE, "the flag reads back as set"),
-        Err(errno) => Measure::failed(DUMPABLE, errno.desc()),
+        Ok(false) => Measure::on(NOT_DUMPABLE),
+        Ok(true) => Measure::failed(NOT_DUMPABLE, "the flag reads back as set"),
+        Err(errno) => refused(NOT_DUMPABLE, &errno.into()),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn dumpable() -> Measure {
-    Measure::unavailable(DUMPABLE, "only Linux has the dumpable flag")
+fn not_dumpable() -> Measure {
+    Measure::unavailable(NOT_DUMPABLE, "needs Linux")
 }

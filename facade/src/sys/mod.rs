@@ -5,10 +5,15 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+pub mod capabilities;
 pub mod descriptors;
 pub mod environment;
+#[cfg(target_os = "linux")]
+pub mod probes;
 pub mod process;
 pub mod signals;
+pub mod stdio;
 
 use std::fs;
 use std::io;
