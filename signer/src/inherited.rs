@@ -6,12 +6,13 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, send};
+use nix::sys::socket::{MsgFlags, SockType, getsockopt, send, sockopt};
 use tinyagent_protocol::frame::{FrameError, MAX_ANSWER_BYTES, header};
 use tinyagent_protocol::message::Answer;
 
 use crate::inbox::Inbox;
 use crate::session::{Ended, Session, Signer};
+use crate::sys::process::take_handed_over_fd;
 use crate::sys::socket::receive;
 
 /// Why the signer ends.
@@ -39,9 +40,11 @@ pub struct Link {
 }
 
 impl Link {
-    /// Over a connected stream socket in blocking mode.
-    pub fn new(socket: OwnedFd) -> Self {
-        Self { socket, inbox: Inbox::new() }
+    /// Over the socket that the launcher left, if there is one.
+    pub fn take() -> Option<Self> {
+        let socket = take_handed_over_fd()?;
+        let is_stream = getsockopt(&socket, sockopt::SockType) == Ok(SockType::Stream);
+        is_stream.then(|| Self { socket, inbox: Inbox::new() })
     }
 
     /// Answers requests until the socket ends or something that is no request arrives.
@@ -79,7 +82,7 @@ impl Link {
     }
 
     fn receive(&mut self) -> Result<(), Closed> {
-        match receive(&self.socket, self.inbox.room()) {
+        match receive(&self.socket, self.inbox.room(), MsgFlags::empty()) {
             Ok(0) => Err(Closed::ByPeer),
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -87,9 +90,10 @@ impl Link {
         }
     }
 
+    /// SIGPIPE is ignored, by the runtime and again by the hardening.
     fn send(&self, mut bytes: &[u8]) -> Result<(), Closed> {
         while !bytes.is_empty() {
-            match send(self.socket.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL) {
+            match send(self.socket.as_raw_fd(), bytes, MsgFlags::empty()) {
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(Errno::EINTR) => {}
                 Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(Closed::ByPeer),

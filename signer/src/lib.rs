@@ -8,6 +8,7 @@ mod custody;
 mod hardening;
 mod inbox;
 mod inherited;
+mod listening;
 mod options;
 mod rate;
 mod run;

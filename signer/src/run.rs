@@ -4,19 +4,22 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Instant;
 
 use serde_json::json;
+use tinyagent_protocol::policy::Policy;
 use tinyagent_protocol::report::Measure;
 
 use crate::custody::{self, Keeping, Key, KeyError};
 use crate::hardening::{self, Channel, ParentGone};
 use crate::inherited::{Closed, Link};
-use crate::options::{self, Entry, KeySource, Rules, Service, Task};
+use crate::listening::{self, ListenError};
+use crate::options::{self, Entry, KeySource, Rules, Service, Task, UsageError};
 use crate::rate::Bucket;
-use crate::session::{Narrowing, Session, Signer};
+use crate::session::{Ended, Narrowing, Session, Signer};
 use crate::stdio;
-use crate::sys::process::{exit, take_handed_over_fd, write_stderr};
+use crate::sys::process::{exit, write_stderr};
 
 /// The peer is done, or a command has printed its answer.
 const SUCCESS: i32 = 0;
@@ -24,18 +27,20 @@ const SUCCESS: i32 = 0;
 const START_FAILED: i32 = 1;
 /// The peer sent what is no request.
 const MALFORMED_REQUEST: i32 = 65;
-/// A defect of this program, or a system without randomness.
+/// A defect of this program, or a system that fails it.
 const INTERNAL: i32 = 70;
 
 /// Why the signer does not start.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error(transparent)]
-    Usage(#[from] options::UsageError),
+    Usage(#[from] UsageError),
     #[error(transparent)]
     Key(#[from] KeyError),
     #[error(transparent)]
     Parent(#[from] ParentGone),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     #[error("--require-hardening: {0}")]
     Hardening(String),
     #[error("--inherited needs a socket at descriptor 3; start the signer through `tinyagent mcp`")]
@@ -54,7 +59,11 @@ pub fn main() -> ! {
         Err(error) => refuse_to_start(&error.into(), options::mentions_inherited(&arguments)),
     };
     let printed = match task {
-        Task::Serve(service) => serve(service, report),
+        Task::Serve(service) => match service.entry {
+            Entry::Inherited => serve_inherited(service, report),
+            Entry::Stdio => serve_lines(service, report),
+            Entry::Listening { .. } => serve_connections(service, report),
+        },
         Task::Keygen => custody::generate(&mut io::stdout()),
         Task::ShowPolicy(rules) => show_policy(&rules),
         Task::Print(text) => writeln!(io::stdout(), "{}", text.trim_end()),
@@ -73,65 +82,76 @@ fn end_on_panic() {
     }));
 }
 
-fn serve(service: Service, report: Vec<Measure>) -> ! {
-    match service.entry {
-        Entry::Inherited => serve_inherited(service, report),
-        Entry::Stdio => serve_lines(service, report),
-        Entry::Listening { .. } => refuse_to_start(&StartError::NoSocket, false),
-    }
-}
-
-fn serve_lines(service: Service, mut report: Vec<Measure>) -> ! {
-    report.push(hardening::only_own_descriptors(Channel::Stdio, false));
-    let (mut session, mut signer) = match start(service, Channel::Stdio, report) {
-        Ok(started) => started,
-        Err(error) => refuse_to_start(&error, false),
-    };
-    match stdio::serve(&mut session, &mut signer) {
-        stdio::Closed::ByPeer => exit(SUCCESS),
-        closed => {
-            write_stderr(format!("tinyagent-signer: {closed}\n").as_bytes());
-            exit(if matches!(closed, stdio::Closed::Io(_)) { INTERNAL } else { MALFORMED_REQUEST })
-        }
-    }
-}
-
 fn serve_inherited(service: Service, mut report: Vec<Measure>) -> ! {
-    let Some(socket) = take_handed_over_fd() else { refuse_to_start(&StartError::NoSocket, false) };
+    let Some(mut link) = Link::take() else { refuse_to_start(&StartError::NoSocket, false) };
     report.push(hardening::ignore_signals());
     report.push(hardening::only_own_descriptors(Channel::Inherited, true));
-    let mut link = Link::new(socket);
-    let (mut session, mut signer) = match start(service, Channel::Inherited, report) {
-        Ok(started) => started,
+    let started = load_key(&service.key)
+        .map_err(StartError::from)
+        .and_then(|key| close_in(Channel::Inherited, key, &service, report));
+    let mut signer = match started {
+        Ok(signer) => signer,
         Err(error) => {
             link.fail(&error.to_string());
             exit(START_FAILED)
         }
     };
-    leave(&link.serve(&mut session, &mut signer))
+    let mut session = Session::new(service.rules.policy, Narrowing::NotOffered);
+    exit(match link.serve(&mut session, &mut signer) {
+        Closed::ByPeer => SUCCESS,
+        Closed::Frame(_) | Closed::Session(Ended::Malformed(_)) => MALFORMED_REQUEST,
+        Closed::Io(_) | Closed::Session(Ended::CannotSign(_)) => INTERNAL,
+    })
 }
 
-/// Takes the key and closes the process in.
-fn start(
-    service: Service,
-    channel: Channel,
-    mut report: Vec<Measure>,
-) -> Result<(Session, Signer), StartError> {
-    let (key, keeping) = load_key(&service.key)?;
-    report.extend(hardening::close_in(channel, service.parent, &keeping, None)?);
-    if service.require_hardening {
-        insist_on(&report)?;
-    }
-    let now = Instant::now();
-    let narrowing = if channel == Channel::Listening { Narrowing::Open } else { Narrowing::NotOffered };
-    let Rules { policy, max_events_per_minute, max_proofs_per_minute } = service.rules;
-    let signer = Signer {
-        key,
-        hardening: report,
-        events: Bucket::new(max_events_per_minute, now),
-        proofs: max_proofs_per_minute.map(|rate| Bucket::new(rate, now)),
+fn serve_lines(service: Service, mut report: Vec<Measure>) -> ! {
+    report.push(hardening::only_own_descriptors(Channel::Stdio, false));
+    let started = load_key(&service.key)
+        .map_err(StartError::from)
+        .and_then(|key| close_in(Channel::Stdio, key, &service, report));
+    let mut signer = match started {
+        Ok(signer) => signer,
+        Err(error) => refuse_to_start(&error, false),
     };
-    Ok((Session::new(policy, narrowing), signer))
+    let mut session = Session::new(service.rules.policy, Narrowing::NotOffered);
+    let closed = stdio::serve(&mut session, &mut signer);
+    if !matches!(closed, stdio::Closed::ByPeer) {
+        write_stderr(format!("tinyagent-signer: {closed}\n").as_bytes());
+    }
+    exit(match closed {
+        stdio::Closed::ByPeer => SUCCESS,
+        stdio::Closed::TooLong | stdio::Closed::Session(Ended::Malformed(_)) => MALFORMED_REQUEST,
+        stdio::Closed::Io(_) | stdio::Closed::Session(Ended::CannotSign(_)) => INTERNAL,
+    })
+}
+
+fn serve_connections(service: Service, report: Vec<Measure>) -> ! {
+    let Entry::Listening { path, allowed_uids } = &service.entry else { exit(INTERNAL) };
+    let (mut listening, mut signer) = match listen(path, allowed_uids, &service, report) {
+        Ok(started) => started,
+        Err(error) => refuse_to_start(&error, false),
+    };
+    let error = listening.serve(&mut signer);
+    write_stderr(format!("tinyagent-signer: {error}\n").as_bytes());
+    exit(INTERNAL)
+}
+
+fn listen(
+    path: &Path,
+    allowed_uids: &[u32],
+    service: &Service,
+    mut report: Vec<Measure>,
+) -> Result<(listening::Service, Signer), StartError> {
+    let handed_over = listening::handed_over()?;
+    report.push(hardening::only_own_descriptors(Channel::Listening, handed_over.is_some()));
+    let key = load_key(&service.key)?;
+    let listener = match handed_over {
+        Some(listener) => listener,
+        None => listening::bind(path)?,
+    };
+    let policy: Policy = service.rules.policy.clone();
+    let listening = listening::Service::new(listener, allowed_uids.to_vec(), policy);
+    Ok((listening, close_in(Channel::Listening, key, service, report)?))
 }
 
 fn load_key(source: &KeySource) -> Result<(Key, Keeping), KeyError> {
@@ -139,6 +159,26 @@ fn load_key(source: &KeySource) -> Result<(Key, Keeping), KeyError> {
         KeySource::Variable(name) => Key::from_environment(name),
         KeySource::File(path) => Key::from_file(path),
     }
+}
+
+/// Gives up what is left to give up; from here on the process can serve and end, nothing else.
+fn close_in(
+    channel: Channel,
+    (key, keeping): (Key, Keeping),
+    service: &Service,
+    mut report: Vec<Measure>,
+) -> Result<Signer, StartError> {
+    report.extend(hardening::close_in(channel, service.parent, &keeping, None)?);
+    if service.require_hardening {
+        insist_on(&report)?;
+    }
+    let now = Instant::now();
+    Ok(Signer {
+        key,
+        hardening: report,
+        events: Bucket::new(service.rules.max_events_per_minute, now),
+        proofs: service.rules.max_proofs_per_minute.map(|rate| Bucket::new(rate, now)),
+    })
 }
 
 fn insist_on(report: &[Measure]) -> Result<(), StartError> {
@@ -162,17 +202,10 @@ fn show_policy(rules: &Rules) -> io::Result<()> {
 
 /// Says why, where the one who started this process can hear it, and ends.
 fn refuse_to_start(error: &StartError, over_socket: bool) -> ! {
-    match take_handed_over_fd().filter(|_| over_socket) {
-        Some(socket) => Link::new(socket).fail(&error.to_string()),
+    let link = if over_socket { Link::take() } else { None };
+    match link {
+        Some(mut link) => link.fail(&error.to_string()),
         None => write_stderr(format!("tinyagent-signer: {error}\n").as_bytes()),
     }
     exit(START_FAILED)
-}
-
-fn leave(closed: &Closed) -> ! {
-    match closed {
-        Closed::ByPeer => exit(SUCCESS),
-        Closed::Frame(_) | Closed::Session(crate::session::Ended::Malformed(_)) => exit(MALFORMED_REQUEST),
-        Closed::Io(_) | Closed::Session(crate::session::Ended::CannotSign(_)) => exit(INTERNAL),
-    }
 }

@@ -62,10 +62,10 @@ mod filter {
         match channel {
             Channel::Inherited => inherited(&mut allowed)?,
             Channel::Stdio => stdio(&mut allowed)?,
-            Channel::Listening => listening(&mut allowed),
+            Channel::Listening => listening(&mut allowed)?,
         }
         if log {
-            log_file(&mut allowed);
+            log_file(&mut allowed)?;
         }
         let filter = SeccompFilter::new(allowed, SeccompAction::KillProcess, SeccompAction::Allow, arch)?;
         let rest: BpfProgram = filter.try_into()?;
@@ -128,7 +128,7 @@ mod filter {
     }
 
     /// Connections come and go, so their descriptors are not known beforehand.
-    fn listening(allowed: &mut Allowed) {
+    fn listening(allowed: &mut Allowed) -> Result<(), BackendError> {
         for number in [
             libc::SYS_accept4,
             libc::SYS_ppoll,
@@ -142,10 +142,11 @@ mod filter {
         // Newer architectures have ppoll alone.
         #[cfg(target_arch = "x86_64")]
         allowed.insert(libc::SYS_poll, vec![]);
+        looked_at_when_closed(allowed)
     }
 
     /// What appending to the audit log and rotating it needs; Landlock says where.
-    fn log_file(allowed: &mut Allowed) {
+    fn log_file(allowed: &mut Allowed) -> Result<(), BackendError> {
         for number in [
             libc::SYS_openat,
             libc::SYS_close,
@@ -167,6 +168,13 @@ mod filter {
         for number in [libc::SYS_rename, libc::SYS_unlink] {
             allowed.insert(number, vec![]);
         }
+        looked_at_when_closed(allowed)
+    }
+
+    /// Debug builds of the standard library look at a descriptor before they close it.
+    fn looked_at_when_closed(allowed: &mut Allowed) -> Result<(), BackendError> {
+        allowed.insert(libc::SYS_fcntl, vec![argument(1, libc::F_GETFD)?]);
+        Ok(())
     }
 
     /// The rule that an integer argument has a value.

@@ -3,13 +3,16 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
+use nix::sys::socket::MsgFlags;
+
 /// Receives once, appending to the unused capacity of `buffer`; 0 is the end of the stream.
 /// Descriptors sent along are dropped by the kernel, as no space for them is offered.
-pub fn receive(socket: impl AsFd, buffer: &mut Vec<u8>) -> io::Result<usize> {
+pub fn receive(socket: impl AsFd, buffer: &mut Vec<u8>, flags: MsgFlags) -> io::Result<usize> {
     let spare = buffer.spare_capacity_mut();
     // SAFETY: the kernel writes at most `spare.len()` bytes to `spare`, which is borrowed for the call.
-    let received =
-        unsafe { libc::recv(socket.as_fd().as_raw_fd(), spare.as_mut_ptr().cast(), spare.len(), 0) };
+    let received = unsafe {
+        libc::recv(socket.as_fd().as_raw_fd(), spare.as_mut_ptr().cast(), spare.len(), flags.bits())
+    };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     // SAFETY: the kernel has just written the `received` bytes after the current length, which lie
     // within the capacity.
