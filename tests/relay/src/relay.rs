@@ -3,13 +3,13 @@
 
 use crate::access::{Grant, GrantState, Membership, Role};
 use crate::event::{Event, Key};
+use crate::hostile::Served;
 use crate::request::Request;
 use crate::script::{Matcher, Reply, wait_until};
-use crate::server::{Server, lock};
+use crate::server::{Listening, Server, lock};
 use crate::store::Room;
 use serde_json::Value;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct Options {
     pub membership: Membership,
     /// Whether a publishing key other than owner and moderators needs a grant that covers what it publishes.
     pub grants_enforced: bool,
-    /// Whether templates are altered before they are returned; see [`Relay::alterations`].
+    /// Whether templates are altered before they are returned; see [`Relay::served_templates`].
     pub hostile: bool,
     /// Seed of the hostile mode's randomness.
     pub hostile_seed: u64,
@@ -96,7 +96,7 @@ pub enum AcceptFault {
 /// A running relay. Dropping it closes every connection and frees the port.
 pub struct Relay {
     server: Arc<Server>,
-    addresses: Vec<SocketAddr>,
+    listening: Vec<Listening>,
 }
 
 impl Relay {
@@ -107,8 +107,8 @@ impl Relay {
 
     /// Starts a relay.
     pub fn try_start(options: Options) -> io::Result<Relay> {
-        let (server, addresses) = Server::start(options)?;
-        Ok(Relay { server, addresses })
+        let (server, listening) = Server::start(options)?;
+        Ok(Relay { server, listening })
     }
 
     /// The relay's URL on its first address, with the prefix and without a trailing slash: what `--relay` takes.
@@ -123,12 +123,12 @@ impl Relay {
 
     /// Scheme, host and port of the first address.
     pub fn origin(&self) -> String {
-        format!("{}://{}", self.server.scheme(), self.addresses[0])
+        format!("{}://{}", self.server.scheme(), self.listening[0].address)
     }
 
     /// The port, which all addresses share.
     pub fn port(&self) -> u16 {
-        self.addresses[0].port()
+        self.listening[0].address.port()
     }
 
     /// Every request so far, in order of arrival.
@@ -224,6 +224,11 @@ impl Relay {
         lock(&self.server.state).store.published()
     }
 
+    /// Every template that was returned in hostile mode, with what was altered in it, in order.
+    pub fn served_templates(&self) -> Vec<Served> {
+        lock(&self.server.state).hostile.as_ref().map(|hostile| hostile.served.clone()).unwrap_or_default()
+    }
+
     /// Gives a key a grant, or replaces its grant.
     pub fn set_grant(&self, pubkey: &str, grant: Grant) {
         lock(&self.server.state).access.grants.insert(pubkey.into(), grant);
@@ -281,6 +286,6 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.server.stop(&self.addresses);
+        self.server.stop(self.listening.drain(..));
     }
 }

@@ -4,6 +4,7 @@
 use crate::access::Access;
 use crate::answer::Answer;
 use crate::clock;
+use crate::hostile::Hostile;
 use crate::http::{Connection, Duplex, Head, ReadHead};
 use crate::message;
 use crate::nip98::{self, Bound, SeenProofs};
@@ -18,6 +19,7 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a kept connection may be silent.
@@ -42,12 +44,19 @@ pub(crate) struct Server {
     stop_signal: Condvar,
 }
 
+/// One listening address and the thread that accepts on it.
+pub(crate) struct Listening {
+    pub address: SocketAddr,
+    thread: JoinHandle<()>,
+}
+
 /// What the relay knows and keeps.
 pub(crate) struct State {
     pub store: Store,
     pub access: Access,
     pub table: Table,
     pub executed: HashMap<String, u64>,
+    pub hostile: Option<Hostile>,
 }
 
 /// A lock that a panicking test thread cannot take from the others.
@@ -58,12 +67,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Whether a connection goes on after a reply.
 #[derive(PartialEq, Eq)]
 enum Flow {
+    /// Another request may come.
     Keep,
-    End,
+    /// The connection is to be closed in order.
+    Close,
+    /// The connection is over already.
+    Gone,
 }
 
 impl Server {
-    pub fn start(options: Options) -> io::Result<(Arc<Server>, Vec<SocketAddr>)> {
+    pub fn start(options: Options) -> io::Result<(Arc<Server>, Vec<Listening>)> {
         let mut listeners: Vec<TcpListener> = Vec::new();
         let mut addresses: Vec<SocketAddr> = Vec::new();
         for name in &options.listen {
@@ -90,6 +103,7 @@ impl Server {
             },
             table: Table::new(&options),
             executed: HashMap::new(),
+            hostile: options.hostile.then(|| Hostile::new(options.hostile_seed)),
         };
         let server = Arc::new(Server {
             idle: Mutex::new(options.idle),
@@ -106,20 +120,23 @@ impl Server {
             stopped: Mutex::new(false),
             stop_signal: Condvar::new(),
         });
-        for listener in listeners {
+        let listening = addresses.into_iter().zip(listeners).map(|(address, listener)| {
             let server = server.clone();
-            std::thread::spawn(move || server.accept(listener));
-        }
-        Ok((server, addresses))
+            Listening { address, thread: std::thread::spawn(move || server.accept(listener)) }
+        });
+        let listening = listening.collect();
+        Ok((server, listening))
     }
 
     /// Closes the listeners and every connection.
-    pub fn stop(&self, addresses: &[SocketAddr]) {
+    pub fn stop(&self, listening: impl Iterator<Item = Listening>) {
         *lock(&self.stopped) = true;
         self.stop_signal.notify_all();
-        for address in addresses {
+        for Listening { address, thread } in listening {
             // Wakes the accepting thread, which then sees that it is to stop and drops its listener.
-            let _ = TcpStream::connect_timeout(address, Duration::from_secs(1));
+            if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+                let _ = thread.join();
+            }
         }
         for (_, stream) in lock(&self.connections).drain() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -180,8 +197,10 @@ impl Server {
             };
             let keep_alive = head.keep_alive;
             let flow = self.exchange(id, &mut connection, head);
-            if flow == Flow::End || !keep_alive {
-                return connection.close();
+            match flow {
+                Flow::Keep if keep_alive => {}
+                Flow::Keep | Flow::Close => return connection.close(),
+                Flow::Gone => return,
             }
             if self.idle_ends(id, &mut connection) {
                 return;
@@ -243,13 +262,13 @@ impl Server {
                 request.unread = Some(Unread::Scripted);
                 let request = self.record(request);
                 return match self.play(id, connection, &request, reply) {
-                    Flow::Keep => self.end_unread(connection),
-                    Flow::End => Flow::End,
+                    Flow::Gone => Flow::Gone,
+                    _ => self.end_unread(connection),
                 };
             }
         }
         match connection.read_body(&head, self.options.body_limit) {
-            Err(_) => return Flow::End,
+            Err(_) => return Flow::Gone,
             Ok(Err(unread)) => request.unread = Some(unread),
             Ok(Ok(body)) => request.body = body,
         }
@@ -257,7 +276,7 @@ impl Server {
         let request = self.receive(request);
         let reply = lock(&self.script).take(&request, false);
         match self.play(id, connection, &request, reply) {
-            Flow::Keep if request.unread.is_some() => self.end_unread(connection),
+            Flow::Keep | Flow::Close if request.unread.is_some() => self.end_unread(connection),
             flow => flow,
         }
     }
@@ -265,7 +284,7 @@ impl Server {
     /// After an answer to a request whose body was not read there is no telling where the next one begins.
     fn end_unread(&self, connection: &mut Connection) -> Flow {
         connection.close_after_draining();
-        Flow::End
+        Flow::Gone
     }
 
     /// Reads the proof and the message out of a request, and records it.
@@ -339,12 +358,13 @@ impl Server {
         match self.resolve(request, reply) {
             Ok(answer) => match self.write(connection, &answer) {
                 Ok(()) if answer.keeps_connection() => Flow::Keep,
-                _ => Flow::End,
+                Ok(()) => Flow::Close,
+                Err(_) => Flow::Gone,
             },
             Err(steps) => steps
                 .into_iter()
                 .map(|step| self.step(id, connection, step))
-                .find(|flow| *flow == Flow::End)
+                .find(|flow| *flow != Flow::Keep)
                 .unwrap_or(Flow::Keep),
         }
     }
@@ -376,22 +396,22 @@ impl Server {
             }
             Step::UntilClientLeaves => {
                 connection.until_client_leaves();
-                return Flow::End;
+                return Flow::Gone;
             }
             Step::Stall => {
                 self.stall();
-                return Flow::End;
+                return Flow::Gone;
             }
             Step::Close => {
                 connection.close();
-                return Flow::End;
+                return Flow::Gone;
             }
             Step::Reset => {
                 self.reset(id, connection);
-                return Flow::End;
+                return Flow::Gone;
             }
         };
-        if written.is_ok() { Flow::Keep } else { Flow::End }
+        if written.is_ok() { Flow::Keep } else { Flow::Gone }
     }
 
     fn going_on(&self) -> io::Result<()> {

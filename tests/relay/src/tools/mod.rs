@@ -53,6 +53,8 @@ pub(crate) struct Call<'a> {
     pub arguments: Arguments,
     pub url: &'a str,
     pub now: u64,
+    /// Whether an event must fit the tool; not in hostile mode, whose own templates would not.
+    pub strict: bool,
 }
 
 /// What a tool comes to.
@@ -205,13 +207,20 @@ fn run(
         Ok(arguments) => arguments,
         Err(refusal) => return (Err(refusal), false),
     };
-    let published = arguments.event.is_some();
-    let mut call = Call { store: &mut state.store, access: &mut state.access, caller, arguments, url, now };
+    let (published, strict) = (arguments.event.is_some(), state.hostile.is_none());
+    let mut call =
+        Call { store: &mut state.store, access: &mut state.access, caller, arguments, url, now, strict };
     let outcome = match tool.access {
         ToolAccess::Publish { kinds, tags } if published => {
             publish::accept(&mut call, tool.name, kinds, tags)
         }
         _ => (tool.run)(&mut call),
+    };
+    let outcome = match (outcome, &mut state.hostile) {
+        (Ok(Outcome::Draft(template)), Some(hostile)) => {
+            Ok(Outcome::Draft(hostile.alter(tool.name, template)))
+        }
+        (outcome, _) => outcome,
     };
     (outcome, published)
 }
