@@ -66,8 +66,7 @@ pub fn close_from(first: RawFd) -> io::Result<()> {
 /// For kernels before 5.9 and other systems: as `close_from`, over the table that /proc or /dev
 /// shows.
 fn close_one_by_one(first: RawFd) -> io::Result<()> {
-    let table = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
-    for fd in open_descriptors(table)?.into_iter().filter(|fd| *fd >= first) {
+    for fd in open_descriptors()?.into_iter().filter(|fd| *fd >= first) {
         // SAFETY: as in `close_from`; the list is complete before the first close, and the
         // descriptor that listed it, which is closed already, only makes this call fail.
         unsafe { libc::close(fd) };
@@ -75,15 +74,18 @@ fn close_one_by_one(first: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-fn open_descriptors(table: &str) -> io::Result<Vec<RawFd>> {
+fn open_descriptors() -> io::Result<Vec<RawFd>> {
+    let table = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
     let entries = std::fs::read_dir(table)?.filter_map(Result::ok);
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// The lowest open descriptor from `first` up, looking at the first 1024.
+/// A descriptor from `first` up that is open. Where the system has no list of them the first 1024
+/// are tried.
 pub fn first_open_from(first: RawFd) -> Option<RawFd> {
-    // SAFETY: a query without pointers.
-    (first..1024).find(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0)
+    let listed = open_descriptors().unwrap_or_else(|_| (first..1024).collect());
+    // SAFETY: a query without pointers. It leaves out the descriptor of the list itself, closed by now.
+    listed.into_iter().find(|fd| *fd >= first && unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0)
 }
 
 /// The three sets of capabilities, as bit masks of the low and high 32 capabilities.
