@@ -54,16 +54,14 @@ pub fn any_held() -> io::Result<bool> {
 
 /// Drops every capability from the bounding set; false where some stay, as they do without CAP_SETPCAP.
 pub fn clear_bounding() -> bool {
-    let mut is_empty = true;
     for capability in 0..CAPABILITY_BITS {
-        // SAFETY: both take integers alone.
-        unsafe {
-            match libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) {
-                0 => {}
-                1 => is_empty &= libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == 0,
-                _ => break,
-            }
+        // SAFETY: takes integers alone.
+        match Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
+            Ok(_) => {}
+            // Past the last one.
+            Err(Errno::EINVAL) => return true,
+            Err(_) => return false,
         }
     }
-    is_empty
+    true
 }

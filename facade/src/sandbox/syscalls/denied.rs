@@ -8,11 +8,11 @@ use seccompiler::SeccompCmpArgLen::Dword;
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{BackendError, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-/// Denied system calls, each with the conditions of which one must hold; none means always.
+/// System calls, each with the conditions of which one must hold.
 pub type Denied = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Denied whatever the arguments.
-const ALWAYS: &[i64] = &[
+pub const ALWAYS: &[i64] = &[
     // Reading, tracing and steering other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -83,10 +83,10 @@ const SIGNAL_BY_FCNTL: [u64; 3] = [8, 10, 15];
 /// The same by ioctl: `FIOSETOWN` and `SIOCSPGRP` (asm-generic/sockios.h).
 const SIGNAL_BY_IOCTL: [u64; 2] = [0x8901, 0x8902];
 
-/// The whole table. `own_process` is this process's id, which may get signals and limits.
-pub fn system_calls(own_process: u32) -> Result<Denied, BackendError> {
+/// Denied for certain arguments. `own_process` is this process's id, which may get signals and limits.
+pub fn for_some_arguments(own_process: u32) -> Result<Denied, BackendError> {
     let own = u64::from(own_process);
-    let mut denied: Denied = ALWAYS.iter().map(|number| (*number, Vec::new())).collect();
+    let mut denied = Denied::new();
     // Signals to any but this process; groups and everyone (0, -1, -pgid) too.
     denied.insert(libc::SYS_kill, vec![rule(&[(0, Ne, own)])?]);
     denied.insert(libc::SYS_tgkill, vec![rule(&[(0, Ne, own)])?]);
