@@ -1,0 +1,211 @@
+//! The command line of `tinyagent`.
+//!
+//! No option takes a key. A usage error is one line and exits 1, so that it cannot be mistaken for one
+//! of `diagnose`'s verdicts.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use thiserror::Error;
+
+use tinyagent_protocol::policy::{DEFAULT_EVENTS_PER_MINUTE, Policy, PolicyError};
+use tinyagent_protocol::relay_url::{RelayUrl, RelayUrlError};
+
+use crate::diagnose::{BadNeeds, Needs};
+use crate::launch::{KeyEnv, KeyEnvError, check_key_env_name};
+
+/// The bound on a call where nothing else is said (contract 2), in seconds.
+const DEFAULT_CALL_SECONDS: u64 = 120;
+
+/// What was asked for.
+#[derive(Debug)]
+pub enum Task {
+    /// `tinyagent mcp`.
+    Mcp(Options),
+    /// `tinyagent diagnose`.
+    Diagnose(Options, Needs),
+    /// `tinyagent keygen`.
+    Keygen,
+    /// A help or version text for stdout.
+    Print(String),
+}
+
+/// What `mcp` and `diagnose` have in common.
+#[derive(Debug)]
+pub struct Options {
+    /// What may be asked.
+    pub policy: Policy,
+    /// Where the key is.
+    pub key_env: KeyEnv,
+    /// Signed events a minute.
+    pub events_per_minute: u32,
+    /// Whether a missing measure is fatal.
+    pub require_hardening: bool,
+    /// The bound on a host call.
+    pub call_limit: Duration,
+    /// Whether to log each call.
+    pub verbose: bool,
+}
+
+/// Why a command line is not carried out.
+#[derive(Debug, Error)]
+pub enum UsageError {
+    /// Clap's own word, on one line.
+    #[error("{0}")]
+    Usage(String),
+    /// A bad relay URL.
+    #[error(transparent)]
+    Relay(#[from] RelayUrlError),
+    /// A bad tool list.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A bad variable name.
+    #[error(transparent)]
+    KeyEnv(#[from] KeyEnvError),
+    /// Bad rooms or kinds.
+    #[error("--{0}")]
+    Needs(#[from] BadNeeds),
+}
+
+/// The definition, from which help, manual pages and completions are made.
+pub fn command() -> Command {
+    let mcp = Command::new("mcp")
+        .about("Serve MCP on stdin and stdout; the host starts this")
+        .args(common())
+        .arg(option("tools", "NAMES", "Offer exactly these tools, in this order (comma-separated)"))
+        .arg(flag("allow-writes", "Offer the tools that publish, and sign for them what the catalog allows"))
+        .arg(
+            option("max-events-per-minute", "N", "Sign at most this many events a minute [default: 600]")
+                .value_parser(value_parser!(u32).range(1..)),
+        )
+        .after_help(
+            "Example:\n  TINY_PRIVATE_KEY=nsec1… tinyagent mcp --relay https://relay.example --allow-writes",
+        );
+    let diagnose = Command::new("diagnose")
+        .about("Report whether the relay answers, accepts the key, and what its grant allows")
+        .args(common())
+        .arg(option("rooms", "IDS", "Rooms the agent needs (comma-separated)"))
+        .arg(option("kinds", "NUMBERS", "Event kinds the agent needs (comma-separated)"))
+        .after_help(
+            "Exit status: 0 ok; 2 needs-grant, not-a-member, unauthorized; 3 unreachable, error; 1 bad usage.\n\n\
+             Example:\n  tinyagent diagnose --relay https://relay.example --rooms general --kinds 9,12",
+        );
+    let keygen = Command::new("keygen")
+        .about("Make a new key and print it as one JSON line; the only command that prints a secret");
+    Command::new("tinyagent")
+        .version(tinyagent_protocol::VERSION)
+        .about("An MCP server for a Nostr relay whose signing key lives in a process of its own")
+        .subcommand_required(true)
+        .subcommand(mcp)
+        .subcommand(diagnose)
+        .subcommand(keygen)
+        .disable_help_subcommand(true)
+        .after_help("Errors and log lines go to stderr; RUST_LOG selects more of them.")
+}
+
+fn common() -> [Arg; 5] {
+    [
+        option("relay", "URL", "The relay, with its path prefix if it has one").required(true),
+        option(
+            "key-env",
+            "NAME",
+            "The variable that holds the key, as hex or nsec [default: TINY_PRIVATE_KEY]",
+        ),
+        option(
+            "timeout",
+            "SECONDS",
+            "How long a call may take, its wait in the queue included [default: 120]",
+        )
+        .value_parser(value_parser!(u64).range(1..=86_400)),
+        flag("require-hardening", "Do not start where a required isolation measure is missing"),
+        flag("verbose", "Log each call on stderr").short('v'),
+    ]
+}
+
+fn option(name: &'static str, value: &'static str, about: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(about).value_parser(NonEmptyStringValueParser::new())
+}
+
+fn flag(name: &'static str, about: &'static str) -> Arg {
+    Arg::new(name).long(name).help(about).action(ArgAction::SetTrue)
+}
+
+/// Reads a command line, program name included.
+///
+/// # Errors
+/// [`UsageError`], whose text repeats no URL and no value that could be a key.
+pub fn read(args: Vec<OsString>) -> Result<Task, UsageError> {
+    if let Some(arg) = args.iter().skip(1).filter_map(|arg| arg.to_str()).find(|arg| holds_key(arg)) {
+        let option = arg.split('=').next().filter(|name| name.starts_with("--") && !holds_key(name));
+        let place = option.map(|name| format!(" (in {name})")).unwrap_or_default();
+        return Err(UsageError::Usage(format!(
+            "a command line holds no key{place}: put it into a variable, and treat this one as exposed"
+        )));
+    }
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) if !error.use_stderr() => return Ok(Task::Print(error.render().to_string())),
+        Err(error) => return Err(UsageError::Usage(one_line(&error.render().to_string()))),
+    };
+    match matches.subcommand() {
+        Some(("mcp", matches)) => {
+            let tools = matches.get_one::<String>("tools").map(String::as_str);
+            Ok(Task::Mcp(options(matches, tools, matches.get_flag("allow-writes"))?))
+        }
+        Some(("diagnose", matches)) => {
+            let options = options(matches, None, false)?;
+            Ok(Task::Diagnose(options, needs(matches)?))
+        }
+        _ => Ok(Task::Keygen),
+    }
+}
+
+fn options(matches: &ArgMatches, tools: Option<&str>, allow_writes: bool) -> Result<Options, UsageError> {
+    let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+    let relay = RelayUrl::parse(text("relay").unwrap_or_default())?;
+    let key_env = text("key-env").map(check_key_env_name).transpose()?.unwrap_or_default();
+    let seconds = matches.get_one::<u64>("timeout").copied().unwrap_or(DEFAULT_CALL_SECONDS);
+    let events = matches.try_get_one::<u32>("max-events-per-minute").ok().flatten().copied();
+    Ok(Options {
+        policy: Policy::new(relay, tools, allow_writes)?,
+        key_env,
+        events_per_minute: events.unwrap_or(DEFAULT_EVENTS_PER_MINUTE),
+        require_hardening: matches.get_flag("require-hardening"),
+        call_limit: Duration::from_secs(seconds),
+        verbose: matches.get_flag("verbose"),
+    })
+}
+
+fn needs(matches: &ArgMatches) -> Result<Needs, UsageError> {
+    let list = |name: &str| {
+        let text = matches.get_one::<String>(name)?;
+        Some(
+            text.split(',')
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .map(str::to_owned)
+                .collect::<Vec<_>>(),
+        )
+    };
+    let kinds =
+        list("kinds").map(|kinds| kinds.iter().map(|kind| kind.parse().ok()).collect::<Option<Vec<u64>>>());
+    let kinds = kinds.map(|kinds| kinds.ok_or(BadNeeds::Kinds)).transpose()?;
+    Ok(Needs { rooms: list("rooms"), kinds }.checked()?)
+}
+
+/// Whether an argument is, or carries as its value, what looks like a secret key.
+fn holds_key(arg: &str) -> bool {
+    let value = arg.rsplit('=').next().unwrap_or_default();
+    let is_hex = value.len() == 64 && value.bytes().all(|b| b.is_ascii_hexdigit());
+    is_hex || value.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("nsec1"))
+}
+
+/// The first line of clap's message, and where to read more.
+fn one_line(message: &str) -> String {
+    let paragraph = message.split("\n\n").next().unwrap_or_default();
+    let line: Vec<&str> = paragraph.split_whitespace().collect();
+    let line = line.join(" ");
+    format!("{} (see --help)", line.strip_prefix("error: ").unwrap_or(&line))
+}

@@ -1,0 +1,130 @@
+//! One line of the host as a JSON-RPC 2.0 message (contract 2).
+
+use std::borrow::Cow;
+
+use tinyagent_protocol::json::Json;
+
+/// The longest id that is echoed, in bytes. Hosts use numbers and short strings.
+const MAX_ID_BYTES: usize = 64 << 10;
+
+/// JSON-RPC: the line is not one JSON object.
+pub const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC: the object is not a request.
+pub const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC: no such method.
+pub const METHOD_NOT_FOUND: i32 = -32601;
+/// JSON-RPC: the parameters are not the method's.
+pub const INVALID_PARAMS: i32 = -32602;
+
+/// A request's id as the host wrote it, a string or a number, so that it is echoed digit by digit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Id(String);
+
+impl Id {
+    /// The id if the value may be one.
+    pub fn new(json: Json<'_>) -> Option<Self> {
+        let text = json.text();
+        let valid = json.is_number() || json.as_exact_str().is_some();
+        (valid && text.len() <= MAX_ID_BYTES).then(|| {
+            // Inside a string these are the only characters that could end a line for some hosts.
+            let separators = ['\u{85}', '\u{2028}', '\u{2029}'];
+            Self(if text.contains(separators) {
+                text.replace('\u{85}', "\\u0085")
+                    .replace('\u{2028}', "\\u2028")
+                    .replace('\u{2029}', "\\u2029")
+            } else {
+                text.to_owned()
+            })
+        })
+    }
+
+    /// The id as JSON text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A message that the host sent.
+#[derive(Debug)]
+pub enum Message<'a> {
+    /// Wants an answer.
+    Request {
+        /// Its id.
+        id: Id,
+        /// The method's name.
+        method: Cow<'a, str>,
+        /// The parameters, of any type.
+        params: Option<Json<'a>>,
+    },
+    /// Wants none.
+    Notification {
+        /// The method's name.
+        method: Cow<'a, str>,
+        /// The parameters, of any type.
+        params: Option<Json<'a>>,
+    },
+    /// An answer to a request that we never send.
+    Response,
+    /// Gets an error.
+    Invalid {
+        /// The request's id where it has a valid one.
+        id: Option<Id>,
+        /// The JSON-RPC error code.
+        code: i32,
+        /// The JSON-RPC error message.
+        message: String,
+    },
+}
+
+impl<'a> Message<'a> {
+    /// Reads one line without its line end.
+    pub fn parse(line: &'a [u8]) -> Self {
+        let json = match Json::check(line) {
+            Ok((json, _)) if json.is_object() => json,
+            Ok((json, _)) if json.is_array() => {
+                return invalid(
+                    None,
+                    PARSE_ERROR,
+                    "Parse error: batches are not supported; send one message a line",
+                );
+            }
+            Ok(_) => return invalid(None, PARSE_ERROR, "Parse error: a message is one JSON object"),
+            Err(error) => return invalid(None, PARSE_ERROR, format!("Parse error: {error}")),
+        };
+        let has_method = json.get("method").is_some();
+        if !has_method && json.members().any(|(key, _)| key == "result" || key == "error") {
+            return Message::Response;
+        }
+        let repeated = json.repeated_key();
+        let raw_id = json.get("id").filter(|_| repeated.as_deref() != Some("id"));
+        let id = raw_id.and_then(Id::new);
+        if let Some(key) = repeated {
+            let key = tinyagent_protocol::policy::shown(&key);
+            return invalid(id, INVALID_REQUEST, format!("Invalid Request: the key \"{key}\" is repeated"));
+        }
+        if raw_id.is_some() && id.is_none() {
+            return invalid(None, INVALID_REQUEST, "Invalid Request: id must be a string or a number");
+        }
+        if json.get("jsonrpc").and_then(Json::as_str).as_deref() != Some("2.0") {
+            return invalid(id, INVALID_REQUEST, "Invalid Request: jsonrpc must be \"2.0\"");
+        }
+        let Some(method) = json.get("method").and_then(Json::as_str) else {
+            return invalid(id, INVALID_REQUEST, "Invalid Request: method must be a string");
+        };
+        let params = json.get("params");
+        let Some(id) = id else { return Message::Notification { method, params } };
+        if let Some(key) = params.and_then(Json::repeated_key) {
+            let key = tinyagent_protocol::policy::shown(&key);
+            return invalid(
+                Some(id),
+                INVALID_REQUEST,
+                format!("Invalid Request: the key \"{key}\" is repeated in params"),
+            );
+        }
+        Message::Request { id, method, params }
+    }
+}
+
+fn invalid<'a>(id: Option<Id>, code: i32, message: impl Into<String>) -> Message<'a> {
+    Message::Invalid { id, code, message: message.into() }
+}

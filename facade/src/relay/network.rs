@@ -1,0 +1,179 @@
+//! The HTTP client: what it may do, which roots it trusts, and whether a proxy stands between.
+//!
+//! Redirects and the client's own retries are off, because a proof is bound to one URL and used once.
+//! A proxy is used for an https relay that is not this machine, and for nothing else.
+
+use std::env;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::{Client, Proxy, redirect, retry};
+use rustls::{ClientConfig, RootCertStore};
+use thiserror::Error;
+use tinyagent_protocol::relay_url::RelayUrl;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// An idle connection is kept for this long; relays and the proxies before them drop it sooner or later.
+const KEEP_IDLE: Duration = Duration::from_secs(90);
+
+/// Why no client can be made.
+#[derive(Debug, Error)]
+pub enum NetworkError {
+    /// No certificate authority could be read.
+    #[error("no CA certificates could be loaded{0}; install ca-certificates or set SSL_CERT_FILE")]
+    NoRoots(String),
+    /// The TLS library refused its settings.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The HTTP library refused its settings.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Http(#[from] reqwest::Error),
+}
+
+/// The proxy for this relay that the environment names (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+#[derive(Clone, Debug)]
+pub struct RelayProxy {
+    url: String,
+    host: String,
+    port: u16,
+}
+
+impl RelayProxy {
+    /// Looks the proxy up; `None` for plain http and for this machine itself.
+    pub fn from_environment(relay: &RelayUrl) -> Option<Self> {
+        if !relay.tls() || relay.is_loopback() {
+            return None;
+        }
+        let variable = |names: [&str; 2]| names.iter().find_map(|n| env::var(n).ok()).unwrap_or_default();
+        let matcher = Matcher::builder()
+            .https(variable(["HTTPS_PROXY", "https_proxy"]))
+            .all(variable(["ALL_PROXY", "all_proxy"]))
+            .no(variable(["NO_PROXY", "no_proxy"]))
+            .build();
+        let intercept = matcher.intercept(&relay.as_str().parse().ok()?)?;
+        let uri = intercept.uri();
+        let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        let mut url = uri.to_string();
+        if let (Some((user, password)), Some((scheme, rest))) = (intercept.raw_auth(), url.split_once("://"))
+        {
+            url = format!("{scheme}://{user}:{password}@{rest}");
+        } else if let Some(basic) = intercept.basic_auth().and_then(|value| value.to_str().ok()) {
+            url = with_credentials(&url, basic).unwrap_or(url);
+        }
+        Some(Self { url, host: uri.host()?.to_owned(), port: uri.port_u16().unwrap_or(default) })
+    }
+
+    /// Host and port, without credentials, for messages.
+    pub fn shown(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// The port to connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+/// The proxy's URL with the user name and password that its `Basic` value holds, percent-encoded.
+fn with_credentials(url: &str, basic: &str) -> Option<String> {
+    use base64::Engine;
+    let encoded = basic.strip_prefix("Basic ")?;
+    let plain = String::from_utf8(base64::engine::general_purpose::STANDARD.decode(encoded).ok()?).ok()?;
+    let (user, password) = plain.split_once(':')?;
+    let mut url = reqwest::Url::parse(url).ok()?;
+    url.set_username(user).ok()?;
+    url.set_password(Some(password)).ok()?;
+    Some(url.into())
+}
+
+/// Counts the connections that were begun, so that a reused one can be told from a new one.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionCount(Arc<AtomicU64>);
+
+impl ConnectionCount {
+    /// Connections begun so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<S> Layer<S> for ConnectionCount {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        Counted { inner, count: self.clone() }
+    }
+}
+
+/// A connector that is counted.
+#[derive(Clone, Debug)]
+pub struct Counted<S> {
+    inner: S,
+    count: ConnectionCount,
+}
+
+impl<S: Service<R>, R> Service<R> for Counted<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, target: R) -> S::Future {
+        self.count.0.fetch_add(1, Ordering::Relaxed);
+        self.inner.call(target)
+    }
+}
+
+/// Makes the client. Reading the system's CA certificates takes tens of milliseconds, so for an https
+/// relay this belongs on a thread of its own.
+///
+/// # Errors
+/// [`NetworkError`].
+pub fn client(
+    relay: &RelayUrl,
+    proxy: Option<&RelayProxy>,
+    count: &ConnectionCount,
+) -> Result<Client, NetworkError> {
+    let roots = if relay.tls() { system_roots()? } else { RootCertStore::empty() };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut builder = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .referer(false)
+        .tcp_nodelay(true)
+        .pool_idle_timeout(KEEP_IDLE)
+        .pool_max_idle_per_host(4)
+        .connector_layer(count.clone())
+        .no_proxy();
+    if let Some(proxy) = proxy {
+        builder = builder.proxy(Proxy::all(&proxy.url)?);
+    }
+    if !relay.tls() {
+        builder = builder.http1_only();
+    }
+    Ok(builder.build()?)
+}
+
+/// The system's CA certificates, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+fn system_roots() -> Result<RootCertStore, NetworkError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+        return Err(NetworkError::NoRoots(why));
+    }
+    Ok(roots)
+}

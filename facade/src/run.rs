@@ -1,0 +1,249 @@
+//! A run of `tinyagent`, from its command line to its exit status.
+//!
+//! First stage: read the command line, start the signer, hear that it stands, erase the key, exec. Second
+//! stage: close this process in, then serve. Nothing from host or relay is read before the exec.
+
+use std::ffi::{CString, OsString};
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::runtime;
+use tokio::task::LocalSet;
+use tracing::{info, warn};
+
+use tinyagent_protocol::VERSION;
+use tinyagent_protocol::event::PublicKey;
+use tinyagent_protocol::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
+use tinyagent_protocol::message::{Answer, Description, Message, Request};
+use tinyagent_protocol::report::{Measure, State};
+
+use crate::bridge::Bridge;
+use crate::cli::{self, Options, Task, UsageError};
+use crate::diagnose::{Diagnosis, Needs};
+use crate::launch::{self, LaunchError, SignerLink, Stage};
+use crate::log;
+use crate::relay::client::RelayClient;
+use crate::relay::network::RelayProxy;
+use crate::server::Server;
+use crate::server::run::serve;
+use crate::signer::Signer;
+
+/// How long the signer may take to start.
+const SIGNER_START_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long the signer may take to end, once its socket is closed.
+const SIGNER_END_LIMIT: Duration = Duration::from_millis(500);
+
+/// The bound on a diagnosis' signed call, where the bound on calls is not shorter.
+const DIAGNOSIS_LIMIT: Duration = Duration::from_secs(30);
+
+/// Why a run ends before it began.
+#[derive(Debug, Error)]
+enum StartError {
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error("{0}")]
+    Signer(String),
+    #[error("the signer's answer was not understood ({0}); install both programs from one build")]
+    NotUnderstood(String),
+    #[error("the signer is version {0} and this program is {VERSION}; install both programs from one build")]
+    Version(String),
+    #[error("the signer's policy is not the one it was given; install both programs from one build")]
+    OtherPolicy,
+    #[error("{0} cannot be started: {1}")]
+    Keygen(String, io::Error),
+    #[error("the runtime cannot be started: {0}")]
+    Runtime(io::Error),
+}
+
+/// The program's `main`.
+pub fn main() -> ExitCode {
+    match run(std::env::args_os().collect()) {
+        Ok(status) => status,
+        Err(error) => {
+            log::fatal(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(mut args: Vec<OsString>) -> Result<ExitCode, StartError> {
+    let stage = Stage::take_from(&mut args)?;
+    if stage == Stage::First {
+        launch::prepare()?;
+    }
+    let (options, needs) = match cli::read(args.clone())? {
+        Task::Print(text) => {
+            // Nothing sensible is left to do where stdout is closed.
+            let _ = io::stdout().write_all(text.as_bytes());
+            return Ok(ExitCode::SUCCESS);
+        }
+        Task::Keygen => return keygen(),
+        Task::Mcp(options) => (options, None),
+        Task::Diagnose(options, needs) => (options, Some(needs)),
+    };
+    match stage {
+        Stage::First => first_stage(&args, &options),
+        Stage::Second { signer } => {
+            let link = launch::second_stage(signer, &options.key_env)?;
+            second_stage(options, needs, link)
+        }
+    }
+}
+
+/// Makes a key in the other program: this one links no key code.
+fn keygen() -> Result<ExitCode, StartError> {
+    use std::os::unix::process::CommandExt;
+    let program = launch::signer_path()?;
+    let error = std::process::Command::new(&program).arg("keygen").exec();
+    Err(StartError::Keygen(program.display().to_string(), error))
+}
+
+/// Starts the signer, hears that it stands, erases the key and becomes the second stage.
+fn first_stage(args: &[OsString], options: &Options) -> Result<ExitCode, StartError> {
+    let signer_args = signer_args(options);
+    let link = launch::spawn_signer(&launch::signer_path()?, &signer_args, &options.key_env)?;
+    let description = describe(&link)?;
+    check_description(&description, options)?;
+    launch::scrub(&options.key_env)?;
+    match launch::exec_second_stage(args, &link)? {}
+}
+
+fn signer_args(options: &Options) -> Vec<CString> {
+    let tools: Vec<&str> = options.policy.exposed().iter().map(|tool| tool.name).collect();
+    let mut args = vec!["tinyagent-signer".to_owned(), "--inherited".into()];
+    let mut option = |name: &str, value: String| args.extend([format!("--{name}"), value]);
+    option("relay", options.policy.relay().to_string());
+    option("key-env", options.key_env.to_string());
+    option("parent", std::process::id().to_string());
+    option("tools", tools.join(","));
+    option("max-events-per-minute", options.events_per_minute.to_string());
+    if options.policy.allow_writes() {
+        args.push("--allow-writes".into());
+    }
+    if options.require_hardening {
+        args.push("--require-hardening".into());
+    }
+    // Names, numbers and a checked URL hold no NUL.
+    args.into_iter().filter_map(|arg| CString::new(arg).ok()).collect()
+}
+
+/// Asks the signer who it is, blocking.
+fn describe(link: &SignerLink) -> Result<Description, StartError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            StartError::Signer("the signing process ended while it started".into())
+        }
+        _ => StartError::Signer(format!("the signing process does not answer: {error}")),
+    };
+    let (request, _, tail) = Message { request: Request::Describe, client: None }.pieces();
+    let request = request + &tail;
+    let not_understood = |error: &dyn std::fmt::Display| StartError::NotUnderstood(error.to_string());
+    let header = frame::header(request.len(), MAX_REQUEST_BYTES).map_err(|error| not_understood(&error))?;
+    let mut socket = &link.socket;
+    socket.set_read_timeout(Some(SIGNER_START_LIMIT)).map_err(failed)?;
+    socket.write_all(&[&header[..], request.as_bytes()].concat()).map_err(failed)?;
+    let mut header = [0; 4];
+    socket.read_exact(&mut header).map_err(failed)?;
+    let length = frame::length(header, MAX_ANSWER_BYTES).map_err(|error| not_understood(&error))?;
+    let mut answer = vec![0; length];
+    socket.read_exact(&mut answer).map_err(failed)?;
+    match Answer::parse(&answer).map_err(|error| not_understood(&error))? {
+        Answer::Description(description) => Ok(*description),
+        Answer::Failed { message } => Err(StartError::Signer(message)),
+        _ => Err(StartError::NotUnderstood("another answer".into())),
+    }
+}
+
+fn check_description(description: &Description, options: &Options) -> Result<PublicKey, StartError> {
+    if description.version != VERSION {
+        return Err(StartError::Version(tinyagent_protocol::policy::shown(&description.version)));
+    }
+    if description.policy != options.policy.describe() {
+        return Err(StartError::OtherPolicy);
+    }
+    PublicKey::parse(&description.pubkey).ok_or_else(|| StartError::NotUnderstood("no public key".into()))
+}
+
+/// Closes this process in and does what was asked.
+fn second_stage(options: Options, needs: Option<Needs>, link: SignerLink) -> Result<ExitCode, StartError> {
+    log::start(options.verbose);
+    let proxy = RelayProxy::from_environment(options.policy.relay());
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Runtime)?;
+    let SignerLink { socket, mut child } = link;
+    let local = LocalSet::new();
+    let status = local.block_on(&runtime, async {
+        let signer = Signer::start(socket).map_err(StartError::Runtime)?;
+        let description = describe_again(&signer).await?;
+        let pubkey = check_description(&description, &options)?;
+        let facade = Vec::new();
+        if needs.is_none() {
+            announce(&options, pubkey, &description, &facade);
+        }
+        let diagnosis = Diagnosis {
+            relay: options.policy.relay().clone(),
+            signer: description.hardening,
+            facade,
+            limit: options.call_limit.min(DIAGNOSIS_LIMIT),
+        };
+        let relay = RelayClient::new(options.policy.relay(), proxy);
+        let bridge = Rc::new(Bridge::new(options.policy, pubkey, signer, relay));
+        match needs {
+            None => serve(Rc::new(Server::new(bridge, diagnosis, options.call_limit)))
+                .await
+                .map_err(StartError::Runtime),
+            Some(needs) => Ok(i32::from(diagnose(&bridge, &diagnosis, needs).await)),
+        }
+    });
+    // Dropping the tasks closes the socket, which ends the signer; a thread that still resolves a name
+    // must not hold the exit up.
+    drop(local);
+    runtime.shutdown_background();
+    if let Some(child) = &mut child {
+        child.wait_for(SIGNER_END_LIMIT);
+    }
+    std::process::exit(status?)
+}
+
+async fn describe_again(signer: &Signer) -> Result<Description, StartError> {
+    let message = Message { request: Request::Describe, client: None };
+    match signer.ask(&message, &bytes::Bytes::new()).await {
+        Ok(Answer::Description(description)) => Ok(*description),
+        Ok(_) => Err(StartError::NotUnderstood("another answer".into())),
+        Err(error) => Err(StartError::Signer(error.to_string())),
+    }
+}
+
+/// The one line of a normal start.
+fn announce(options: &Options, pubkey: PublicKey, description: &Description, facade: &[Measure]) {
+    let measures: Vec<&Measure> = description.hardening.iter().chain(facade).collect();
+    let off: Vec<&str> =
+        measures.iter().filter(|m| m.state != State::On).map(|m| m.measure.as_str()).collect();
+    let missing = if off.is_empty() { String::new() } else { format!(", not on: {}", off.join(", ")) };
+    info!(
+        "serving {} as {pubkey}; {} of {} isolation measures on{missing}",
+        options.policy.relay(),
+        measures.len() - off.len(),
+        measures.len()
+    );
+    if !options.policy.relay().tls() && !options.policy.relay().is_loopback() {
+        warn!("the relay is reached over plain http: others on the way can read calls and answers");
+    }
+}
+
+async fn diagnose(bridge: &Bridge, diagnosis: &Diagnosis, needs: Needs) -> u8 {
+    let report = diagnosis.report(bridge, needs).await;
+    let text = report.to_pretty_json() + "\n";
+    // A closed stdout leaves the exit status as the answer.
+    let _ = io::stdout().write_all(text.as_bytes());
+    let status = report.verdict.exit_status();
+    if status != 0 {
+        log::fatal(&report.summary());
+    }
+    status
+}

@@ -1,0 +1,236 @@
+//! The MCP server: what each message of the host leads to.
+//!
+//! Quick answers are given at once, so that a ping is never behind a call; everything else runs as a
+//! task of its own on this thread. Each task ends in an answer, also where it panics.
+
+pub mod calls;
+pub mod run;
+pub mod table;
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::spawn_local;
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use tinyagent_protocol::VERSION;
+use tinyagent_protocol::json::Json;
+use tinyagent_protocol::label;
+use tinyagent_protocol::policy::shown;
+
+use crate::bridge::{Bridge, HostCall};
+use crate::diagnose::{self, Diagnosis};
+use crate::failure::Failure;
+use crate::host::message::{self, Id, Message};
+use crate::host::output::Output;
+use crate::relay::answer::Hint;
+use crate::result::{HostResult, push_host_string};
+use calls::{CallQueue, Pending, PendingRequests, QueuedCall};
+use table::Table;
+
+/// The host revisions that are spoken, and the one for every other wish (contract 2).
+const HOST_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+const DEFAULT_HOST_VERSION: &str = "2025-06-18";
+
+/// A server for one host.
+pub struct Server {
+    bridge: Rc<Bridge>,
+    diagnosis: Diagnosis,
+    table: Table,
+    output: Output,
+    pending: PendingRequests,
+    queue: CallQueue,
+    call_limit: Duration,
+}
+
+impl Server {
+    /// A server on this bridge. `call_limit` bounds each host call, the wait in the queue included.
+    pub fn new(bridge: Rc<Bridge>, diagnosis: Diagnosis, call_limit: Duration) -> Self {
+        Self {
+            table: Table::new(bridge.clone()),
+            bridge,
+            diagnosis,
+            output: Output::new(),
+            pending: PendingRequests::default(),
+            queue: CallQueue::default(),
+            call_limit,
+        }
+    }
+
+    /// Takes one line of the host.
+    fn take(self: &Rc<Self>, line: &Bytes) {
+        match Message::parse(line) {
+            Message::Response => {}
+            Message::Invalid { id, code, message } => self.send_error(id.as_ref(), code, &message),
+            Message::Notification { method, params } => self.notified(&method, params),
+            Message::Request { id, method, params } => match &*method {
+                "ping" => self.send_result(&id, ["{}".into()]),
+                "initialize" => self.initialize(&id, params),
+                "tools/list" => self.list_tools(id),
+                "tools/call" => self.call_tool(id, params, line),
+                other => {
+                    let message = format!("Method not found: {}", shown(other));
+                    self.send_error(Some(&id), message::METHOD_NOT_FOUND, &message);
+                }
+            },
+        }
+    }
+
+    fn initialize(&self, id: &Id, params: Option<Json<'_>>) {
+        let text = |key: &str| params.and_then(|params| params.get(key)?.as_str());
+        let asked = text("protocolVersion");
+        let version =
+            HOST_VERSIONS.iter().find(|v| asked.as_deref() == Some(**v)).unwrap_or(&DEFAULT_HOST_VERSION);
+        let client = params.and_then(|params| params.get("clientInfo")?.get("name")?.as_str());
+        let client = label::normalise(client.as_deref().unwrap_or_default());
+        if !client.is_empty() {
+            debug!(client, version, "initialize");
+            self.bridge.client.replace(Some(client.into()));
+        }
+        let result = format!(
+            "{{\"protocolVersion\":\"{version}\",\"capabilities\":{{\"tools\":{{}}}},\
+             \"serverInfo\":{{\"name\":\"tinyagent\",\"version\":\"{VERSION}\"}}}}"
+        );
+        self.send_result(id, [result.into()]);
+    }
+
+    fn notified(&self, method: &str, params: Option<Json<'_>>) {
+        if method != "notifications/cancelled" {
+            return;
+        }
+        let Some(id) = params.and_then(|params| Id::new(params.get("requestId")?)) else { return };
+        self.pending.cancel(&id);
+        for dropped in self.queue.take_cancelled() {
+            self.queue.done(dropped.call.arguments.len());
+            self.pending.end(&dropped.pending);
+        }
+    }
+
+    fn list_tools(self: &Rc<Self>, id: Id) {
+        let pending = self.pending.begin(id);
+        let server = self.clone();
+        spawn_local(async move {
+            let loading = server.clone();
+            // A panic while loading leaves the table as it was; the list is answered all the same.
+            let _ = spawn_local(async move { loading.table.ensure().await }).await;
+            server.answer(&pending, table::pieces(server.table.listing()));
+        });
+    }
+
+    fn call_tool(self: &Rc<Self>, id: Id, params: Option<Json<'_>>, line: &Bytes) {
+        let invalid = |message: &str| self.send_error(Some(&id), message::INVALID_PARAMS, message);
+        let Some(params) = params.filter(|params| params.is_object()) else {
+            return invalid("Invalid params: params must be an object");
+        };
+        let Some(name) = params.get("name").and_then(Json::as_str).filter(|name| !name.is_empty()) else {
+            return invalid("Invalid params: name must be a non-empty string");
+        };
+        let arguments = match params.get("arguments") {
+            None => Bytes::new(),
+            Some(arguments) if arguments.is_null() => Bytes::new(),
+            Some(arguments) if arguments.is_object() => line.slice_ref(arguments.text().as_bytes()),
+            Some(_) => return invalid("Invalid params: arguments must be an object"),
+        };
+        if name == diagnose::TOOL_NAME {
+            return self.diagnose(id, arguments);
+        }
+        let Some(tool) = self.bridge.policy.exposed_tool(&name) else {
+            return invalid(&format!("Unknown tool: {}", shown(&name)));
+        };
+        let pending = self.pending.begin(id);
+        let call = HostCall { tool, line: line.clone(), arguments };
+        let deadline = Instant::now() + self.call_limit;
+        if let Err(refused) = self.queue.push(QueuedCall { pending, call, deadline }) {
+            let failure = Failure::not_sent("too many calls are waiting; the call was not sent");
+            self.answer(&refused.pending, HostResult::error(failure.to_string()).into_pieces());
+        }
+    }
+
+    fn diagnose(self: &Rc<Self>, id: Id, arguments: Bytes) {
+        let pending = self.pending.begin(id);
+        let server = self.clone();
+        spawn_local(async move {
+            let asking = server.clone();
+            let report =
+                spawn_local(async move { asking.diagnosis.tool(&asking.bridge, &arguments).await }).await;
+            let result = report.unwrap_or_else(|_| HostResult::error(INTERNAL_ERROR));
+            server.answer(&pending, result.into_pieces());
+        });
+    }
+
+    /// Forwards calls, one after the other, for the life of the process.
+    async fn forward_calls(self: Rc<Self>) {
+        loop {
+            let QueuedCall { pending, call, deadline } = self.queue.next().await;
+            self.output.room().await;
+            let argument_bytes = call.arguments.len();
+            let server = self.clone();
+            let calling = spawn_local(async move { server.forward(call, deadline).await });
+            let (result, follow_up) = match calling.await {
+                Ok(done) => done,
+                Err(_) => (HostResult::error(INTERNAL_ERROR), false),
+            };
+            self.queue.done(argument_bytes);
+            self.answer(&pending, result.into_pieces());
+            if follow_up && self.table.is_wanted() {
+                let server = self.clone();
+                spawn_local(async move { server.table.ensure().await });
+            }
+        }
+    }
+
+    /// One call; the flag says that the relay answered.
+    async fn forward(&self, call: HostCall, deadline: Instant) -> (HostResult, bool) {
+        let began = Instant::now();
+        if began >= deadline {
+            let failure = Failure::not_sent(format!(
+                "{} s passed while earlier calls were waited for; the call was not sent",
+                self.call_limit.as_secs()
+            ));
+            return (HostResult::error(failure.to_string()), false);
+        }
+        let outcome = self.bridge.call(&call, deadline, &self.table).await;
+        let spent = began.elapsed().as_millis();
+        match outcome {
+            Ok(result) => {
+                debug!(tool = call.tool.name, ms = spent, is_error = result.is_error(), "answered");
+                (result, true)
+            }
+            Err(unanswered) => {
+                if unanswered.hint == Hint::UnknownTool {
+                    self.table.mark_stale();
+                }
+                info!(tool = call.tool.name, ms = spent, "{}", unanswered.failure);
+                let answered = !matches!(unanswered.failure, Failure::Transport(_) | Failure::Signer(_));
+                (HostResult::error(unanswered.failure.to_string()), answered)
+            }
+        }
+    }
+
+    /// Answers a request unless it was cancelled, and forgets it.
+    fn answer(&self, pending: &Rc<Pending>, result: Vec<Bytes>) {
+        if !pending.is_cancelled() {
+            self.send_result(&pending.id, result);
+        }
+        self.pending.end(pending);
+    }
+
+    fn send_result(&self, id: &Id, result: impl IntoIterator<Item = Bytes>) {
+        let head = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":", id.as_str()));
+        self.output.send([head].into_iter().chain(result).chain([Bytes::from_static(b"}")]));
+    }
+
+    fn send_error(&self, id: Option<&Id>, code: i32, message: &str) {
+        let id = id.map_or(Cow::Borrowed("null"), |id| Cow::Borrowed(id.as_str()));
+        let mut line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":");
+        push_host_string(&mut line, message);
+        line.push_str("}}");
+        self.output.send([line.into()]);
+    }
+}
+
+/// What a host sees where a task panicked; the panic itself is on stderr.
+const INTERNAL_ERROR: &str = "transport: an internal error of tinyagent; see its log";

@@ -1,0 +1,241 @@
+//! The facade's side of the socket to the signer: one exchange after the other, each bounded.
+//!
+//! It checks what comes back (the key, the event, its id) before anything is made of it. It holds no
+//! key and can ask only for what `protocol::message` has a request for.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
+
+use tinyagent_protocol::event::{PublicKey, SignedEvent};
+use tinyagent_protocol::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
+use tinyagent_protocol::message::{Answer, Message};
+use tinyagent_protocol::policy::Refusal;
+use tinyagent_protocol::template::Template;
+
+/// How long the signer may take for one answer. It needs microseconds, and a second for 48 MiB.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+/// Arguments up to this size are copied into the frame, larger ones are sent from where they lie.
+const COPY_BYTES: usize = 16 << 10;
+
+/// Why an exchange gave no grant.
+#[derive(Debug, Error)]
+pub enum SignerError {
+    /// The process or the connection has ended, or does not answer.
+    #[error(
+        "the signing process has ended; nothing was signed. The server restarts it when the host restarts the server"
+    )]
+    Gone,
+    /// The policy does not allow it.
+    #[error("refused ({}): {}", .0.rule.tag(), .0.message)]
+    Refused(Refusal),
+    /// The answer is not the one that the request has.
+    #[error("{0}; the answer was not used")]
+    Unexpected(String),
+}
+
+struct Job {
+    frame: Vec<u8>,
+    arguments: Bytes,
+    tail: Vec<u8>,
+    reply: oneshot::Sender<Answer>,
+}
+
+/// A handle on the signer.
+#[derive(Clone)]
+pub struct Signer {
+    jobs: mpsc::Sender<Job>,
+    state: Rc<State>,
+}
+
+struct State {
+    gone: Cell<bool>,
+    end: Notify,
+}
+
+/// A signed event that was checked against the template it was asked for.
+#[derive(Debug)]
+pub struct Published {
+    /// The event.
+    pub event: Box<SignedEvent>,
+    /// The proof of its submission.
+    pub authorization: String,
+}
+
+impl Signer {
+    /// Talks over this socket from now on; the exchanges run as a local task.
+    ///
+    /// # Errors
+    /// When the socket cannot be registered with the runtime.
+    pub fn start(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let stream = UnixStream::from_std(socket)?;
+        let (jobs, inbox) = mpsc::channel(16);
+        let state = Rc::new(State { gone: Cell::new(false), end: Notify::new() });
+        let signer = Self { jobs, state: state.clone() };
+        tokio::task::spawn_local(async move {
+            exchange_all(stream, inbox).await;
+            state.gone.set(true);
+            state.end.notify_waiters();
+        });
+        Ok(signer)
+    }
+
+    /// Whether the signer has ended.
+    pub fn is_gone(&self) -> bool {
+        self.state.gone.get()
+    }
+
+    /// Waits until the signer has ended.
+    pub async fn gone(&self) {
+        while !self.is_gone() {
+            self.state.end.notified().await;
+        }
+    }
+
+    /// Asks for a proof.
+    ///
+    /// # Errors
+    /// [`SignerError`].
+    pub async fn proof(&self, message: &Message<'_>, line: &Bytes) -> Result<String, SignerError> {
+        match self.ask(message, line).await? {
+            Answer::Proof { authorization } => Ok(authorization),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Asks for a template's event and the proof of its submission.
+    ///
+    /// # Errors
+    /// [`SignerError`]; an event that is not the template's, by this key, is never returned.
+    pub async fn publish(
+        &self,
+        message: &Message<'_>,
+        line: &Bytes,
+        template: &Template,
+        pubkey: PublicKey,
+    ) -> Result<Published, SignerError> {
+        match self.ask(message, line).await? {
+            Answer::Published { event, authorization } => {
+                if is_of(&event, template, pubkey) {
+                    Ok(Published { event, authorization })
+                } else {
+                    Err(SignerError::Unexpected("the signed event is not the template's".into()))
+                }
+            }
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// One exchange. `line` is the host's line in which the message's arguments lie.
+    ///
+    /// # Errors
+    /// [`SignerError::Gone`].
+    pub async fn ask(&self, message: &Message<'_>, line: &Bytes) -> Result<Answer, SignerError> {
+        let (head, arguments, tail) = message.pieces();
+        let length = head.len() + arguments.len() + tail.len();
+        let header = frame::header(length, MAX_REQUEST_BYTES).map_err(|error| {
+            SignerError::Unexpected(format!("the call is too large to be signed: {error}"))
+        })?;
+        let mut frame = Vec::with_capacity(4 + head.len() + arguments.len().min(COPY_BYTES) + tail.len());
+        frame.extend_from_slice(&header);
+        frame.extend_from_slice(head.as_bytes());
+        let (arguments, tail) = if arguments.len() <= COPY_BYTES {
+            frame.extend_from_slice(arguments.as_bytes());
+            frame.extend_from_slice(tail.as_bytes());
+            (Bytes::new(), Vec::new())
+        } else {
+            (line.slice_ref(arguments.as_bytes()), tail.into_bytes())
+        };
+        let (reply, answer) = oneshot::channel();
+        self.jobs.send(Job { frame, arguments, tail, reply }).await.map_err(|_| SignerError::Gone)?;
+        answer.await.map_err(|_| SignerError::Gone)
+    }
+}
+
+fn unexpected(answer: Answer) -> SignerError {
+    match answer {
+        Answer::Refused(refusal) => SignerError::Refused(refusal),
+        Answer::Failed { message } => SignerError::Unexpected(message),
+        _ => SignerError::Unexpected("the signer answered another question".into()),
+    }
+}
+
+fn is_of(signed: &SignedEvent, template: &Template, pubkey: PublicKey) -> bool {
+    let event = &signed.event;
+    event.id() == signed.id
+        && event.pubkey == pubkey
+        && event.kind == template.kind
+        && event.tags == template.tags
+        && event.content == template.content
+        && template.created_at.is_none_or(|at| at == event.created_at)
+}
+
+/// Runs until the signer is gone, breaks the protocol, or is no longer wanted.
+async fn exchange_all(mut stream: UnixStream, mut jobs: mpsc::Receiver<Job>) {
+    loop {
+        let job = tokio::select! {
+            biased;
+            job = jobs.recv() => job,
+            // Between exchanges the signer has nothing to say: whatever comes is its end.
+            _ = stream.readable() => match stream.try_read(&mut [0]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                _ => return,
+            },
+        };
+        let Some(job) = job else { return };
+        let exchange = async {
+            write_frame(&mut stream, &job).await?;
+            read_frame(&mut stream).await
+        };
+        let Ok(Ok(frame)) = timeout(ANSWER_LIMIT, exchange).await else { return };
+        let Ok(answer) = Answer::parse(&frame) else { return };
+        // The asker may have been cancelled; its answer is then nobody's.
+        let _ = job.reply.send(answer);
+    }
+}
+
+async fn write_frame(stream: &mut UnixStream, job: &Job) -> io::Result<()> {
+    if job.arguments.is_empty() {
+        return stream.write_all(&job.frame).await;
+    }
+    let mut pieces = [IoSlice::new(&job.frame), IoSlice::new(&job.arguments), IoSlice::new(&job.tail)];
+    let mut rest = &mut pieces[..];
+    while !rest.is_empty() {
+        match stream.write_vectored(rest).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            put => IoSlice::advance_slices(&mut rest, put),
+        }
+    }
+    Ok(())
+}
+
+async fn read_frame(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut frame = Vec::with_capacity(2048);
+    let mut length = None;
+    loop {
+        if frame.len() >= 4 && length.is_none() {
+            let header = [frame[0], frame[1], frame[2], frame[3]];
+            length = Some(frame::length(header, MAX_ANSWER_BYTES).map_err(io::Error::other)?);
+        }
+        if let Some(length) = length.filter(|length| frame.len() >= 4 + length) {
+            if frame.len() > 4 + length {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            frame.drain(..4);
+            return Ok(frame);
+        }
+        if stream.read_buf(&mut frame).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
