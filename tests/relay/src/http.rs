@@ -187,6 +187,11 @@ impl Connection {
         let _ = self.wire.tcp().shutdown(std::net::Shutdown::Write);
     }
 
+    /// Ends the connection without a goodbye of the layer above TCP.
+    pub fn abandon(&mut self) {
+        let _ = self.wire.tcp().shutdown(std::net::Shutdown::Write);
+    }
+
     /// Ends the sending side and reads what the client still sends, so that it gets to read the answer.
     pub fn close_after_draining(&mut self) {
         self.close();

@@ -8,8 +8,10 @@ use crate::request::Request;
 use crate::script::{Matcher, Reply, wait_until};
 use crate::server::{Listening, Server, lock};
 use crate::store::Room;
+use crate::tls::Tls;
 use serde_json::Value;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,6 +45,8 @@ pub struct Options {
     pub without_tools: Vec<String>,
     /// What happens to a connection once an answer has been sent.
     pub idle: Idle,
+    /// Serves https with this certificate.
+    pub tls: Option<Tls>,
     /// Whether requests are recorded. Off, memory stays flat however many come.
     pub record: bool,
     /// Whether each request is logged in one line on stderr.
@@ -65,6 +69,7 @@ impl Default for Options {
             extra_tools: Vec::new(),
             without_tools: Vec::new(),
             idle: Idle::Keep,
+            tls: None,
             record: true,
             log: false,
         }
@@ -119,6 +124,11 @@ impl Relay {
     /// The URL under another host name that leads here.
     pub fn url_for(&self, host: &str) -> String {
         format!("{}://{host}:{}{}", self.server.scheme(), self.port(), self.server.options.prefix)
+    }
+
+    /// The first address.
+    pub fn address(&self) -> SocketAddr {
+        self.listening[0].address
     }
 
     /// Scheme, host and port of the first address.

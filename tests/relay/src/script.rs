@@ -90,6 +90,9 @@ pub(crate) enum Kind {
 
 /// One step of a reply that is played byte by byte. After the last step the connection is kept, so what was
 /// written should be a whole answer unless one of the steps ends the connection.
+///
+/// Over HTTP/2 nothing is written: waits are waited, `Reset` refuses the stream (REFUSED_STREAM, which says
+/// that nothing was processed), and any other ending cancels it.
 #[derive(Clone)]
 pub enum Step {
     /// Writes these bytes.
@@ -117,6 +120,8 @@ pub enum Step {
     Close,
     /// Closes the connection with a reset (RST).
     Reset,
+    /// Closes a TLS connection without its closing alert; in the clear it is [`Step::Close`].
+    Abandon,
 }
 
 impl Reply {

@@ -6,6 +6,7 @@ use crate::answer::Answer;
 use crate::clock;
 use crate::hostile::Hostile;
 use crate::http::{Connection, Duplex, Head, ReadHead};
+use crate::http2;
 use crate::message;
 use crate::nip98::{self, Bound, SeenProofs};
 use crate::relay::{AcceptFault, Idle, Options};
@@ -13,7 +14,9 @@ use crate::request::{Request, Unread};
 use crate::routes;
 use crate::script::{Kind, Reply, Script, Step};
 use crate::store::Store;
+use crate::tls::{self, Tls};
 use crate::tools::Table;
+use rustls::ServerConfig;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -30,6 +33,7 @@ const REPLY_DEPTH: usize = 8;
 /// Everything of one relay that its threads share.
 pub(crate) struct Server {
     pub options: Options,
+    tls: Option<Arc<ServerConfig>>,
     pub state: Mutex<State>,
     pub script: Mutex<Script>,
     pub log: Mutex<Vec<Arc<Request>>>,
@@ -106,6 +110,7 @@ impl Server {
             hostile: options.hostile.then(|| Hostile::new(options.hostile_seed)),
         };
         let server = Arc::new(Server {
+            tls: options.tls.as_ref().map(Tls::config).transpose()?,
             idle: Mutex::new(options.idle),
             options,
             state: Mutex::new(state),
@@ -149,7 +154,7 @@ impl Server {
     }
 
     pub fn scheme(&self) -> &'static str {
-        "http"
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     fn accept(self: Arc<Server>, listener: TcpListener) {
@@ -170,9 +175,15 @@ impl Server {
         }
     }
 
-    fn greet(&self, id: u64, stream: TcpStream) {
-        match lock(&self.accept_faults).pop_front() {
-            None => self.serve(id, Connection::new(Box::new(stream) as Box<dyn Duplex>)),
+    fn greet(self: &Arc<Server>, id: u64, stream: TcpStream) {
+        let fault = lock(&self.accept_faults).pop_front();
+        match fault {
+            None => {
+                // A failed handshake is the client's to report.
+                if let Ok(Some(wire)) = self.wire(id, stream) {
+                    self.serve(id, Connection::new(wire));
+                }
+            }
             Some(AcceptFault::Stall) => self.stall(),
             Some(AcceptFault::Close) => Connection::new(Box::new(stream)).close(),
             Some(AcceptFault::Reset) => {
@@ -180,6 +191,15 @@ impl Server {
                 // The registered copy must go first, or the reset waits for it.
                 lock(&self.connections).remove(&id);
             }
+        }
+    }
+
+    /// What carries HTTP/1.1 on this connection; `None` if it carried HTTP/2 and is over.
+    fn wire(self: &Arc<Server>, id: u64, stream: TcpStream) -> io::Result<Option<Box<dyn Duplex>>> {
+        match (&self.tls, &self.options.tls) {
+            (Some(config), Some(Tls { http2: true, .. })) => http2::serve(self, id, config.clone(), stream),
+            (Some(config), _) => tls::wrap(config.clone(), stream).map(Some),
+            (None, _) => Ok(Some(Box::new(stream))),
         }
     }
 
@@ -408,6 +428,10 @@ impl Server {
             }
             Step::Reset => {
                 self.reset(id, connection);
+                return Flow::Gone;
+            }
+            Step::Abandon => {
+                connection.abandon();
                 return Flow::Gone;
             }
         };
