@@ -4,6 +4,7 @@
 //! typed requests of one session after the other.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+mod audit;
 mod custody;
 mod hardening;
 mod inbox;

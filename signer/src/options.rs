@@ -19,6 +19,8 @@ const DEFAULT_KEY_ENV: &str = "TINY_PRIVATE_KEY";
 pub enum Task {
     /// Print a new key.
     Keygen,
+    /// Verify an audit log.
+    VerifyLog(PathBuf),
     /// Print the policy and the limits.
     ShowPolicy(Rules),
     /// Sign.
@@ -45,6 +47,8 @@ pub struct Service {
     pub key: KeySource,
     /// What may be signed.
     pub rules: Rules,
+    /// Where decisions are recorded.
+    pub audit_log: Option<PathBuf>,
     /// The process whose end ends the signer.
     pub parent: Option<i32>,
     /// Whether a gap in the hardening is fatal.
@@ -115,6 +119,9 @@ pub fn read(arguments: &[OsString]) -> Result<Task, UsageError> {
     };
     match matches.subcommand() {
         Some(("keygen", _)) => Ok(Task::Keygen),
+        Some(("verify-log", matches)) => {
+            Ok(Task::VerifyLog(matches.get_one::<PathBuf>("path").cloned().unwrap_or_default()))
+        }
         Some((_, matches)) => rules(matches).map(Task::ShowPolicy),
         None => service(&matches).map(Task::Serve),
     }
@@ -146,6 +153,7 @@ fn service(matches: &ArgMatches) -> Result<Service, UsageError> {
         entry,
         key,
         rules: rules(matches)?,
+        audit_log: matches.get_one::<PathBuf>("audit-log").cloned(),
         parent: matches.get_one("parent").copied(),
         require_hardening: matches.get_flag("require-hardening"),
     })
@@ -174,10 +182,13 @@ fn command() -> Command {
         .args(policy_arguments());
     let keygen = Command::new("keygen")
         .about("Print a new key as one JSON line; the only command that shows a secret");
+    let verify_log = Command::new("verify-log")
+        .about("Check an audit log with its rotated files and name the first broken line")
+        .arg(Arg::new("path").value_name("PATH").required(true).value_parser(value_parser!(PathBuf)));
     Command::new("tinyagent-signer")
         .version(VERSION)
         .about("Holds the agent's key and signs only what its policy approves")
-        .subcommands([policy, keygen])
+        .subcommands([policy, verify_log, keygen])
         .disable_help_subcommand(true)
         .args_conflicts_with_subcommands(true)
         .subcommand_negates_reqs(true)
@@ -205,6 +216,14 @@ fn command() -> Command {
             .conflicts_with("key-env"),
         )
         .args(policy_arguments())
+        .arg(
+            option(
+                "audit-log",
+                "PATH",
+                "Record each decision here before it takes effect; never any content",
+            )
+            .value_parser(value_parser!(PathBuf)),
+        )
         .arg(
             option("parent", "PID", "With --inherited: end when this process ends")
                 .value_parser(value_parser!(i32).range(1..))

@@ -11,13 +11,14 @@ use serde_json::json;
 use tinyagent_protocol::policy::Policy;
 use tinyagent_protocol::report::Measure;
 
+use crate::audit::{self, Log, LogError, VerifyError};
 use crate::custody::{self, Keeping, Key, KeyError};
 use crate::hardening::{self, Channel, ParentGone};
 use crate::inherited::{Closed, Link};
 use crate::listening::{self, ListenError};
 use crate::options::{self, Entry, KeySource, Rules, Service, Task, UsageError};
 use crate::rate::Bucket;
-use crate::session::{Ended, Narrowing, Session, Signer};
+use crate::session::{Ended, Narrowing, Session, Signer, now};
 use crate::stdio;
 use crate::sys::process::{exit, write_stderr};
 
@@ -25,6 +26,8 @@ use crate::sys::process::{exit, write_stderr};
 const SUCCESS: i32 = 0;
 /// A wrong command line, or a start that failed.
 const START_FAILED: i32 = 1;
+/// `verify-log` found a line that breaks the chain.
+const BROKEN_LOG: i32 = 2;
 /// The peer sent what is no request.
 const MALFORMED_REQUEST: i32 = 65;
 /// A defect of this program, or a system that fails it.
@@ -41,6 +44,8 @@ enum StartError {
     Parent(#[from] ParentGone),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(transparent)]
+    Log(#[from] LogError),
     #[error("--require-hardening: {0}")]
     Hardening(String),
     #[error("--inherited needs a socket at descriptor 3; start the signer through `tinyagent mcp`")]
@@ -65,6 +70,7 @@ pub fn main() -> ! {
             Entry::Listening { .. } => serve_connections(service, report),
         },
         Task::Keygen => custody::generate(&mut io::stdout()),
+        Task::VerifyLog(path) => verify_log(&path),
         Task::ShowPolicy(rules) => show_policy(&rules),
         Task::Print(text) => writeln!(io::stdout(), "{}", text.trim_end()),
     };
@@ -168,7 +174,9 @@ fn close_in(
     service: &Service,
     mut report: Vec<Measure>,
 ) -> Result<Signer, StartError> {
-    report.extend(hardening::close_in(channel, service.parent, &keeping, None)?);
+    let log = service.audit_log.as_deref().map(|path| Log::open(path, key.public(), now())).transpose()?;
+    let log_directory = log.as_ref().map(Log::directory);
+    report.extend(hardening::close_in(channel, service.parent, &keeping, log_directory)?);
     if service.require_hardening {
         insist_on(&report)?;
     }
@@ -178,6 +186,7 @@ fn close_in(
         hardening: report,
         events: Bucket::new(service.rules.max_events_per_minute, now),
         proofs: service.rules.max_proofs_per_minute.map(|rate| Bucket::new(rate, now)),
+        log,
     })
 }
 
@@ -187,6 +196,16 @@ fn insist_on(report: &[Measure]) -> Result<(), StartError> {
         .map(|m| format!("{} is not in force ({})", m.measure, m.why.as_deref().unwrap_or("no reason given")))
         .collect();
     if missing.is_empty() { Ok(()) } else { Err(StartError::Hardening(missing.join("; "))) }
+}
+
+fn verify_log(path: &Path) -> io::Result<()> {
+    match audit::verify(path) {
+        Ok(verified) => writeln!(io::stdout(), "{verified}"),
+        Err(error) => {
+            write_stderr(format!("tinyagent-signer: {error}\n").as_bytes());
+            exit(if matches!(error, VerifyError::Broken { .. }) { BROKEN_LOG } else { START_FAILED })
+        }
+    }
 }
 
 fn show_policy(rules: &Rules) -> io::Result<()> {

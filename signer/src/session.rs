@@ -8,14 +8,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tinyagent_protocol::VERSION;
 use tinyagent_protocol::body::Body;
-use tinyagent_protocol::event::SignedEvent;
+use tinyagent_protocol::label;
 use tinyagent_protocol::message::{
     Answer, BrowseGrant, CallTool, Description, ListTools, Malformed, Message, Narrow, Publish, Request,
 };
-use tinyagent_protocol::policy::{Policy, Refusal, Rule};
+use tinyagent_protocol::policy::{Policy, Refusal, Rule, shown};
 use tinyagent_protocol::proof::authorization;
 use tinyagent_protocol::report::Measure;
 
+use crate::audit::{Decision, Entry, Log};
 use crate::custody::Key;
 use crate::rate::Bucket;
 
@@ -29,6 +30,8 @@ pub struct Signer {
     pub events: Bucket,
     /// Proofs that may still be given, where that is bounded.
     pub proofs: Option<Bucket>,
+    /// Where each decision is recorded before it takes effect.
+    pub log: Option<Log>,
 }
 
 /// Whether a session may become narrower.
@@ -83,20 +86,25 @@ impl Session {
         Self { policy, narrowing }
     }
 
-    /// Answers one frame.
+    /// Answers one frame, once the decision is on record.
     pub fn answer(&mut self, signer: &mut Signer, frame: &[u8]) -> Result<Answer, Ended> {
-        let message = Message::parse(frame)?;
-        let answer = match message.request {
-            Request::Describe => Ok(self.describe(signer)),
-            Request::Narrow(request) => self.narrow(signer, &request),
-            Request::ListTools(request) => self.list_tools(signer, request),
-            Request::CallTool(request) => self.call_tool(signer, request),
-            Request::Publish(request) => self.publish(signer, request),
-            Request::BrowseGrant(request) => self.browse_grant(signer, request),
+        let Message { request, client } = Message::parse(frame)?;
+        let mut entry = Entry { client: client.map(|name| label::normalise(&name)), ..Entry::default() };
+        let answer = match request {
+            Request::Describe => return Ok(self.describe(signer)),
+            Request::Narrow(request) => self.narrow(signer, &request, &mut entry),
+            Request::ListTools(request) => self.list_tools(signer, request, &mut entry),
+            Request::CallTool(request) => self.call_tool(signer, request, &mut entry),
+            Request::Publish(request) => self.publish(signer, request, &mut entry),
+            Request::BrowseGrant(request) => self.browse_grant(signer, request, &mut entry),
         };
-        match answer {
+        match answer.and_then(|answer| record(signer, &entry, Decision::Signed).map(|()| answer)) {
             Ok(answer) => Ok(answer),
-            Err(Denied::Refused(refusal)) => Ok(Answer::Refused(refusal)),
+            Err(Denied::Refused(refusal)) => {
+                // A refusal stands whether or not it can be recorded.
+                let _ = record(signer, &entry, Decision::Refused(refusal.rule));
+                Ok(Answer::Refused(refusal))
+            }
             Err(Denied::CannotSign(error)) => Err(error.into()),
         }
     }
@@ -111,7 +119,13 @@ impl Session {
         }))
     }
 
-    fn narrow(&mut self, signer: &Signer, request: &Narrow<'_>) -> Result<Answer, Denied> {
+    fn narrow(
+        &mut self,
+        signer: &Signer,
+        request: &Narrow<'_>,
+        entry: &mut Entry<'_>,
+    ) -> Result<Answer, Denied> {
+        entry.request = "narrow";
         match self.narrowing {
             Narrowing::NotOffered => {
                 let message = "this signer has one client, which gave the policy on the command line";
@@ -128,39 +142,81 @@ impl Session {
         }
     }
 
-    fn list_tools(&self, signer: &mut Signer, request: ListTools<'_>) -> Result<Answer, Denied> {
+    fn list_tools(
+        &self,
+        signer: &mut Signer,
+        request: ListTools<'_>,
+        entry: &mut Entry<'_>,
+    ) -> Result<Answer, Denied> {
+        entry.request = "list_tools";
         let approved = self.policy.judge_listing(request);
-        self.prove(signer, &approved.body())
+        self.prove(signer, &approved.body(), entry)
     }
 
-    fn call_tool(&self, signer: &mut Signer, request: CallTool<'_>) -> Result<Answer, Denied> {
+    fn call_tool(
+        &self,
+        signer: &mut Signer,
+        request: CallTool<'_>,
+        entry: &mut Entry<'_>,
+    ) -> Result<Answer, Denied> {
+        entry.request = "call_tool";
+        entry.tool = Some(shown(&request.tool).into());
         let approved = self.policy.judge_call(request)?;
-        self.prove(signer, &approved.body())
+        self.prove(signer, &approved.body(), entry)
     }
 
-    fn publish(&self, signer: &mut Signer, request: Publish<'_>) -> Result<Answer, Denied> {
+    fn publish(
+        &self,
+        signer: &mut Signer,
+        request: Publish<'_>,
+        entry: &mut Entry<'_>,
+    ) -> Result<Answer, Denied> {
+        entry.request = "publish";
+        entry.tool = Some(shown(&request.tool).into());
+        entry.kind = Some(request.template.kind);
         let approved = self.policy.judge_publication(request)?;
         take_event(signer)?;
         let event = signer.key.sign_publication(&approved, now())?;
-        let authorization = self.authorize(signer, &approved.body(&event))?;
+        entry.event = Some(event.id);
+        let authorization = self.authorize(signer, &approved.body(&event), entry)?;
         Ok(Answer::Published { event: Box::new(event), authorization })
     }
 
-    fn browse_grant(&self, signer: &mut Signer, request: BrowseGrant<'_>) -> Result<Answer, Denied> {
+    fn browse_grant(
+        &self,
+        signer: &mut Signer,
+        request: BrowseGrant<'_>,
+        entry: &mut Entry<'_>,
+    ) -> Result<Answer, Denied> {
+        entry.request = "browse_grant";
         let approved = self.policy.judge_grant_query(request);
-        self.prove(signer, &approved.body())
+        self.prove(signer, &approved.body(), entry)
     }
 
-    fn prove(&self, signer: &mut Signer, body: &Body<'_>) -> Result<Answer, Denied> {
-        Ok(Answer::Proof { authorization: self.authorize(signer, body)? })
+    fn prove(&self, signer: &mut Signer, body: &Body<'_>, entry: &mut Entry<'_>) -> Result<Answer, Denied> {
+        Ok(Answer::Proof { authorization: self.authorize(signer, body, entry)? })
     }
 
     /// The `Authorization` value for one POST of `body`.
-    fn authorize(&self, signer: &mut Signer, body: &Body<'_>) -> Result<String, Denied> {
+    fn authorize(
+        &self,
+        signer: &mut Signer,
+        body: &Body<'_>,
+        entry: &mut Entry<'_>,
+    ) -> Result<String, Denied> {
         take_proof(signer)?;
-        let proof: SignedEvent = signer.key.prove(&self.policy, body, now())?;
+        let proof = signer.key.prove(&self.policy, body, now())?;
+        entry.proof = Some(proof.id);
+        entry.body = proof.event.tags.iter().find(|tag| tag[0] == "payload").map(|tag| tag[1].clone());
         Ok(authorization(&proof))
     }
+}
+
+/// Puts a decision on record, where a log is kept. Without its record nothing leaves.
+fn record(signer: &mut Signer, entry: &Entry<'_>, decision: Decision) -> Result<(), Denied> {
+    let Some(log) = &mut signer.log else { return Ok(()) };
+    log.append(entry, decision, now())
+        .map_err(|error| Refusal::new(Rule::AuditLog, format!("{error}; nothing was signed")).into())
 }
 
 fn take_event(signer: &mut Signer) -> Result<(), Refusal> {
@@ -188,6 +244,6 @@ fn seconds(wait: Duration) -> String {
 }
 
 /// Seconds since 1970 by the signer's own clock; a clock before that counts as 1970.
-fn now() -> u64 {
+pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
