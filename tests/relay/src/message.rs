@@ -40,10 +40,12 @@ pub(crate) enum Malformed {
 
 /// Reads a body.
 pub(crate) fn parse(body: &[u8]) -> Result<Rpc, Malformed> {
-    let text: &RawValue =
-        serde_json::from_slice(body).map_err(|error| Malformed::NotJson(error.to_string()))?;
     let bad = |id: &Option<String>, why| Malformed::NotAMessage { id: id.clone(), why };
-    let top = Members::of(text).ok_or(bad(&None, "the body is not one JSON object"))?;
+    let top: Members =
+        serde_json::from_slice(body).map_err(|_| match serde_json::from_slice::<&RawValue>(body) {
+            Ok(_) => bad(&None, "the body is not one JSON object"),
+            Err(error) => Malformed::NotJson(error.to_string()),
+        })?;
     let id = top.get("id").map(|raw| raw.get().to_owned());
     if id
         .as_ref()
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_not_one_message_is_told_apart() {
-        for body in ["", "{", "{}{}", "\u{1}"] {
+        for body in ["", "{", "{}{}", "[1,", "\u{1}"] {
             assert!(matches!(parse(body.as_bytes()), Err(Malformed::NotJson(_))), "{body}");
         }
         for body in [

@@ -105,4 +105,17 @@ impl Request {
     pub fn result_text(&self, result: &str) -> String {
         format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, self.rpc_id())
     }
+
+    /// One line that says what came: the signing key by its first eight characters, never a body.
+    pub(crate) fn summary(&self) -> String {
+        let key = self.proof.as_ref().map_or("unsigned", |proof| &proof.pubkey[..8]);
+        let call = match (self.rpc_method(), self.tool()) {
+            (Some(method), Some(tool)) => format!(" {method} {tool}"),
+            (Some(method), None) => format!(" {method}"),
+            (None, _) => String::new(),
+        };
+        let event = self.event().map(|event| format!(" event of kind {}", event.kind)).unwrap_or_default();
+        let Request { method, target, connection, body, .. } = self;
+        format!("{method} {target}{call}{event} ({} bytes, key {key}, connection {connection})", body.len())
+    }
 }

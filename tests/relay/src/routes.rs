@@ -11,7 +11,7 @@ pub(crate) fn answer(server: &Server, request: &Request) -> Answer {
     let Some(path) = request.path().strip_prefix(server.options.prefix.as_str()) else {
         return Answer::new(404).header("Content-Type", "text/plain").body("not found\n");
     };
-    let reads = matches!(request.method.as_str(), "GET" | "HEAD");
+    let reads = request.method == "GET";
     match path {
         "/mcp" => mcp::answer(server, request),
         "/readyz" if reads => Answer::new(200).header("Content-Type", "text/plain").body("ready\n"),

@@ -107,7 +107,7 @@ impl Server {
             },
             table: Table::new(&options),
             executed: HashMap::new(),
-            hostile: options.hostile.then(|| Hostile::new(options.hostile_seed)),
+            hostile: options.hostile.then(|| Hostile::new(options.hostile_seed, options.log)),
         };
         let server = Arc::new(Server {
             tls: options.tls.as_ref().map(Tls::config).transpose()?,
@@ -159,7 +159,11 @@ impl Server {
 
     fn accept(self: Arc<Server>, listener: TcpListener) {
         loop {
-            let Ok((stream, _)) = listener.accept() else { continue };
+            let Ok((stream, _)) = listener.accept() else {
+                // Out of descriptors, most likely; some of them come back when connections end.
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            };
             if *lock(&self.stopped) {
                 return;
             }
@@ -339,14 +343,7 @@ impl Server {
 
     fn record(&self, mut request: Request) -> Arc<Request> {
         if self.options.log {
-            eprintln!(
-                "{} {} {} {} {}",
-                request.connection,
-                request.method,
-                request.target,
-                request.tool().or(request.rpc_method()).unwrap_or("-"),
-                request.body.len()
-            );
+            eprintln!("{}", request.summary());
         }
         if !self.options.record {
             request.number = self.arrived.fetch_add(1, Ordering::SeqCst) as usize;
