@@ -10,6 +10,7 @@ use std::net::Shutdown;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{getpgrp, getpid, getppid};
 use serde_json::{Value, json};
 use tinyagent_facade::launch::{
@@ -31,9 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut report = seen()?;
             report["environ"] = json!(environ);
             report["args"] = json!(args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>());
-            report["nonblocking"] = json!(
-                link.socket.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
-            );
+            let flags = OFlag::from_bits_retain(fcntl(&link.socket, FcntlArg::F_GETFL)?);
+            report["nonblocking"] = json!(flags.contains(OFlag::O_NONBLOCK));
             report["reaped"] = match &mut link.child {
                 Some(child) => {
                     report["signer_pid"] = json!(child.pid().as_raw());

@@ -176,6 +176,16 @@ fn state<'s>(states: &'s [(String, String, String)], measure: &str) -> (&'s str,
     found.map(|(_, state, why)| (state.as_str(), why.as_str())).expect("every measure is reported")
 }
 
+/// What the sandbox answers to an attempt.
+fn denial(attempt: &str) -> &'static str {
+    match attempt {
+        "clone3" => "ENOSYS",
+        "x32" if cfg!(not(target_arch = "x86_64")) => "ENOSYS",
+        attempt if NO_ACCESS.contains(&attempt) => "EACCES",
+        _ => "EPERM",
+    }
+}
+
 #[test]
 fn every_attempt_is_denied_by_its_errno_and_the_control_shows_that_it_counts() {
     for user in users() {
@@ -185,18 +195,42 @@ fn every_attempt_is_denied_by_its_errno_and_the_control_shows_that_it_counts() {
         let answers = sandboxed["answers"].as_object().expect("by name");
         assert!(answers.len() > 80, "all attempts were made");
         for (attempt, answer) in answers {
-            let expected = match attempt.as_str() {
-                "clone3" => "ENOSYS",
-                "x32" if cfg!(not(target_arch = "x86_64")) => "ENOSYS",
-                name if NO_ACCESS.contains(&name) => "EACCES",
-                _ => "EPERM",
-            };
-            assert_eq!(answer, expected, "{attempt} as {}", user.name);
+            let denial = denial(attempt);
+            assert_eq!(answer, denial, "{attempt} as {}", user.name);
             if !user.is_root && PRIVILEGED.contains(&attempt.as_str()) {
                 println!("{attempt}: denied to {} without the sandbox too, no control", user.name);
             } else {
-                assert_ne!(control["answers"][attempt], expected, "control of {attempt} as {}", user.name);
+                assert_ne!(control["answers"][attempt], denial, "control of {attempt} as {}", user.name);
             }
+        }
+    }
+}
+
+/// Landlock and the lack of capabilities deny some system calls as well, so that an entry missing from
+/// the filter's list would not show beside them.
+#[test]
+fn the_filter_alone_denies_every_system_call_on_its_list() {
+    for user in users() {
+        let stage = Stage::new(&user);
+        let outcome = stage.probe(&user, &["refuse=landlock:38,capset:1"]);
+        for (attempt, answer) in outcome["answers"].as_object().expect("by name") {
+            if !NO_ACCESS.contains(&attempt.as_str()) {
+                assert_eq!(answer, denial(attempt), "{attempt} as {}", user.name);
+            }
+        }
+    }
+}
+
+/// And the other way round: without the filter, Landlock keeps other processes out of reach by itself.
+#[test]
+fn landlock_alone_keeps_other_processes_out_of_reach() {
+    for user in users() {
+        let stage = Stage::new(&user);
+        let outcome = stage.probe(&user, &["refuse=seccomp:38"]);
+        let by_landlock =
+            ["ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "kill", "tgkill", "tkill"];
+        for attempt in by_landlock.into_iter().chain(NO_ACCESS) {
+            assert_eq!(outcome["answers"][attempt], denial(attempt), "{attempt} as {}", user.name);
         }
     }
 }
