@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::runtime;
-use tokio::task::LocalSet;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::spawn_local;
 use tracing::{info, warn};
 
 use tinyagent_protocol::VERSION;
@@ -174,40 +174,50 @@ fn check_description(description: &Description, options: &Options) -> Result<Pub
 fn second_stage(options: Options, needs: Option<Needs>, link: SignerLink) -> Result<ExitCode, StartError> {
     log::start(options.verbose);
     let proxy = RelayProxy::from_environment(options.policy.relay());
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Runtime)?;
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_all().build_local(LocalOptions::default()).map_err(StartError::Runtime)?;
     let SignerLink { socket, mut child } = link;
-    let local = LocalSet::new();
-    let status = local.block_on(&runtime, async {
-        let signer = Signer::start(socket).map_err(StartError::Runtime)?;
-        let description = describe_again(&signer).await?;
-        let pubkey = check_description(&description, &options)?;
-        let facade = Vec::new();
-        if needs.is_none() {
-            announce(&options, pubkey, &description, &facade);
-        }
-        let diagnosis = Diagnosis {
-            relay: options.policy.relay().clone(),
-            signer: description.hardening,
-            facade,
-            limit: options.call_limit.min(DIAGNOSIS_LIMIT),
-        };
-        let relay = RelayClient::new(options.policy.relay(), proxy);
-        let bridge = Rc::new(Bridge::new(options.policy, pubkey, signer, relay));
-        match needs {
-            None => serve(Rc::new(Server::new(bridge, diagnosis, options.call_limit)))
-                .await
-                .map_err(StartError::Runtime),
-            Some(needs) => Ok(i32::from(diagnose(&bridge, &diagnosis, needs).await)),
-        }
-    });
+    // A task of its own, because waking what `block_on` itself waits for costs a system call each time.
+    let status = runtime.block_on(async { spawn_local(work(options, needs, proxy, socket)).await });
     // Dropping the tasks closes the socket, which ends the signer; a thread that still resolves a name
     // must not hold the exit up.
-    drop(local);
     runtime.shutdown_background();
     if let Some(child) = &mut child {
         child.wait_for(SIGNER_END_LIMIT);
     }
+    let status = status.map_err(|error| StartError::Runtime(io::Error::other(error)))?;
     std::process::exit(status?)
+}
+
+/// What the second stage was started for; gives the exit status.
+async fn work(
+    options: Options,
+    needs: Option<Needs>,
+    proxy: Option<RelayProxy>,
+    socket: std::os::unix::net::UnixStream,
+) -> Result<i32, StartError> {
+    let signer = Signer::start(socket).map_err(StartError::Runtime)?;
+    let description = describe_again(&signer).await?;
+    let pubkey = check_description(&description, &options)?;
+    let facade = Vec::new();
+    if needs.is_none() {
+        announce(&options, pubkey, &description, &facade);
+    }
+    let diagnosis = Diagnosis {
+        relay: options.policy.relay().clone(),
+        signer: description.hardening,
+        facade,
+        limit: options.call_limit.min(DIAGNOSIS_LIMIT),
+    };
+    let relay = RelayClient::new(options.policy.relay(), proxy);
+    let bridge = Rc::new(Bridge::new(options.policy, pubkey, signer, relay));
+    match needs {
+        None => {
+            let server = Rc::new(Server::new(bridge, diagnosis, options.call_limit));
+            serve(server).await.map_err(StartError::Runtime)
+        }
+        Some(needs) => Ok(i32::from(diagnose(&bridge, &diagnosis, needs).await)),
+    }
 }
 
 async fn describe_again(signer: &Signer) -> Result<Description, StartError> {

@@ -158,8 +158,12 @@ impl Input {
                     self.lines.ended = true;
                     return;
                 };
-                match stdio::read(self.lines.room()) {
+                let room = self.lines.room();
+                let spare = room.spare_capacity_mut().len();
+                match stdio::read(room) {
                     Ok(0) => self.lines.ended = true,
+                    // A short read has taken all there was, and readiness is reported anew on more.
+                    Ok(got) if got < spare => guard.clear_ready(),
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
