@@ -193,3 +193,31 @@ pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, Key, Template, event_id, hex};
+
+    /// The expected value was computed apart from this code, by Python's hashlib over the text of NIP-01.
+    #[test]
+    fn the_id_is_the_hash_of_nip_01s_form() {
+        let tags = [vec!["e".to_owned(), "x".to_owned()], vec!["t".to_owned(), "a\0b".to_owned()]];
+        let content = "Zürich 🦀\n\"\\\r\t\u{8}\u{c}\u{1}\u{1f}\u{7f}\u{2028}<&/>";
+        let id = event_id(&"a".repeat(64), 1_700_000_000, 1, &tags, content);
+        assert_eq!(hex(&id), "2cd5ea964d7298e52be322e7a61e385af46a4b3a137e556684223d78cc486f5b");
+    }
+
+    #[test]
+    fn only_a_whole_and_true_event_is_read() {
+        let template = Template { kind: 1, created_at: 7, tags: vec![], content: "x".into() };
+        let event = Key::random().sign(template);
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(Event::parse(&text).unwrap().verify(), Ok(()));
+        let values = serde_json::json!([event.id, event.pubkey, 7, 1, [], "x", event.sig]).to_string();
+        let more = text.replacen('{', "{\"more\":1,", 1);
+        let twice = text.replacen('{', "{\"kind\":1,", 1);
+        for bad in [values, more, twice, text.replace("\"kind\":1,", ""), String::new()] {
+            assert!(Event::parse(&bad).is_err(), "{bad}");
+        }
+    }
+}
