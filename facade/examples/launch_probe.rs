@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::unistd::{getpgrp, getpid, getppid};
+use nix::unistd::{close, getpgrp, getpid, getppid};
 use serde_json::{Value, json};
 use tinyagent_facade::launch::{
     KeyEnv, SIGNER_PROGRAM, Stage, check_key_env_name, exec_second_stage, prepare, scrub, second_stage,
@@ -51,6 +51,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn first(args: &[OsString]) -> Result<(), Box<dyn Error>> {
+    if args.iter().any(|arg| arg == "--close-standard") {
+        // Closed at exec they would not stay so: the standard library fills them before main.
+        for number in 0..=2 {
+            close(number)?;
+        }
+    }
     prepare()?;
     let key_env = check_key_env_name("TINY_PRIVATE_KEY")?;
     let mut link =

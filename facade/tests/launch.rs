@@ -176,6 +176,21 @@ fn closed_standard_descriptors_are_filled_and_nothing_lands_there() {
 }
 
 #[test]
+fn standard_descriptors_are_filled_by_the_launcher_itself() {
+    let installed = Installed::new("filled");
+    installed.run_by(r#"exec "$0" "$1" --close-standard"#);
+    for stage in ["first", "second"] {
+        let report = installed.report();
+        let descriptors = report[stage]["descriptors"].as_array().expect("a list");
+        assert_eq!(
+            descriptors[..3],
+            ["0 /dev/null", "1 /dev/null", "2 /dev/null"].map(Value::from),
+            "{stage}"
+        );
+    }
+}
+
+#[test]
 fn ignored_and_blocked_signals_are_put_back_in_every_process() {
     let installed = Installed::new("signals");
     let options = "--ignore-signal=TERM,CHLD,INT,HUP,RTMIN+3 --block-signal=TERM,USR1,INT";

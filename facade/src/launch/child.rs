@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::sys::process;
@@ -33,8 +33,7 @@ impl Child {
 
     /// The same, for a number from the command line; `None` where no such child of this process exists.
     pub(super) fn adopt(pid: Pid) -> Option<Self> {
-        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        waitid(Id::Pid(pid), look).is_ok().then(|| Self::new(pid))
+        is_child(pid).then(|| Self::new(pid))
     }
 
     /// Its process id; the kernel keeps it from being reused until the child is waited for.
@@ -69,6 +68,20 @@ impl Child {
             }
         }
     }
+}
+
+/// Whether `pid` is a child of this process that has not been waited for; does not wait for it.
+#[cfg(target_os = "linux")]
+fn is_child(pid: Pid) -> bool {
+    use nix::sys::wait::{Id, waitid};
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::Pid(pid), look).is_ok()
+}
+
+/// The same where nix has no waitid; a child that has ended is reaped by the question.
+#[cfg(not(target_os = "linux"))]
+fn is_child(pid: Pid) -> bool {
+    waitpid(pid, Some(WaitPidFlag::WNOHANG)).is_ok()
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ const MARKER: &str = "--second-stage";
 const NO_CHILD: &str = "-";
 
 /// What the process is called in `ps`; after an execve of `/proc/self/exe` it would be `exe`.
+#[cfg(target_os = "linux")]
 const PROCESS_NAME: &CStr = c"tinyagent";
 
 /// Which image of the program this is.
