@@ -20,6 +20,7 @@ use crate::options::{self, Entry, KeySource, Rules, Service, Task, UsageError};
 use crate::rate::Bucket;
 use crate::session::{Ended, Narrowing, Session, Signer, now};
 use crate::stdio;
+use crate::sys::memory::return_large_blocks;
 use crate::sys::process::{exit, write_stderr};
 
 /// The peer is done, or a command has printed its answer.
@@ -57,6 +58,7 @@ enum StartError {
 /// The program.
 pub fn main() -> ! {
     end_on_panic();
+    return_large_blocks();
     let report = hardening::no_dumps().into();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let task = match options::read(&arguments) {
@@ -174,11 +176,12 @@ fn close_in(
     service: &Service,
     mut report: Vec<Measure>,
 ) -> Result<Signer, StartError> {
+    let root = nix::unistd::geteuid().is_root();
     let log = service.audit_log.as_deref().map(|path| Log::open(path, key.public(), now())).transpose()?;
     let log_directory = log.as_ref().map(Log::directory);
     report.extend(hardening::close_in(channel, service.parent, &keeping, log_directory)?);
     if service.require_hardening {
-        insist_on(&report)?;
+        insist_on(&report, root)?;
     }
     let now = Instant::now();
     Ok(Signer {
@@ -190,8 +193,8 @@ fn close_in(
     })
 }
 
-fn insist_on(report: &[Measure]) -> Result<(), StartError> {
-    let missing: Vec<String> = hardening::missing(report)
+fn insist_on(report: &[Measure], root: bool) -> Result<(), StartError> {
+    let missing: Vec<String> = hardening::missing(report, root)
         .into_iter()
         .map(|m| format!("{} is not in force ({})", m.measure, m.why.as_deref().unwrap_or("no reason given")))
         .collect();

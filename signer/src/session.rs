@@ -247,3 +247,6 @@ fn seconds(wait: Duration) -> String {
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
+
+#[cfg(test)]
+mod tests;

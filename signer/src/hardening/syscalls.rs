@@ -182,3 +182,77 @@ mod filter {
         SeccompRule::new(vec![SeccompCondition::new(index, Dword, SeccompCmpOp::Eq, value as u64)?])
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use tinyagent_protocol::report::State;
+
+    use super::*;
+    use crate::sys::process::exit;
+
+    /// What a signer's code might be made to do, each by its name.
+    fn attempt(what: &str) {
+        match what {
+            "nothing" => {}
+            "open" => drop(File::open("/etc/passwd")),
+            "connect" => drop(std::net::TcpStream::connect(("127.0.0.1", 9))),
+            "socket" => drop(std::os::unix::net::UnixStream::pair()),
+            "exec" => drop(Command::new("/bin/true").status()),
+            "signal" => drop(nix::sys::signal::kill(nix::unistd::getpid(), None)),
+            "thread" => drop(std::thread::spawn(|| ()).join()),
+            "ptrace" => drop(nix::sys::ptrace::attach(nix::unistd::Pid::from_raw(1))),
+            "receive elsewhere" => {
+                let _ = nix::sys::socket::recv(0, &mut [0], nix::sys::socket::MsgFlags::empty());
+            }
+            "read" => drop(nix::unistd::read(std::io::stdin(), &mut [0])),
+            other => panic!("{other} is not in the table"),
+        }
+    }
+
+    #[test]
+    #[ignore = "no test: the one below starts it as a process of its own"]
+    fn process_that_attempts() {
+        let what = std::env::var("ATTEMPT").expect("started by a test");
+        let measure = seccomp(Channel::Inherited, false);
+        if measure.state != State::On {
+            exit(99);
+        }
+        attempt(&what);
+        exit(0)
+    }
+
+    #[test]
+    fn a_system_call_outside_the_list_kills_the_process_at_once() {
+        let own = std::env::current_exe().unwrap();
+        let name = "hardening::syscalls::tests::process_that_attempts";
+        let end = |what: &str| {
+            let mut command = Command::new(&own);
+            let command = command.args(["--ignored", "--exact", name]).env("ATTEMPT", what);
+            command.output().unwrap().status
+        };
+        match end("nothing").code() {
+            Some(0) => {}
+            Some(99) => return println!("skipped: seccomp cannot be installed here"),
+            other => panic!("the filter kills a process that does nothing: {other:?}"),
+        }
+        for what in
+            ["open", "connect", "socket", "exec", "signal", "thread", "ptrace", "receive elsewhere", "read"]
+        {
+            assert_eq!(end(what).signal(), Some(libc::SIGSYS), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_filter_exists_for_each_channel_and_is_short_enough_for_the_kernel() {
+        for channel in [Channel::Inherited, Channel::Stdio, Channel::Listening] {
+            for log in [false, true] {
+                let length = filter::program(channel, log).unwrap().len();
+                assert!(length > 30 && length < 4096, "{channel:?} {length}");
+            }
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! One page of memory for the key, as far out of reach as the kernel offers.
+//! One page of memory for the key, as far out of reach as the kernel offers; and the allocator's habits.
 //!
 //! `memfd_secret` pages are unmapped from the kernel itself, so not even root reads them through
 //! `/proc` or `process_vm_readv`; elsewhere the page is locked, kept out of dumps and of children.
@@ -97,6 +97,20 @@ impl Drop for SecretPage {
             }
             libc::munmap(start.cast(), self.length);
         }
+    }
+}
+
+/// Blocks from this size on are mapped on their own and given back when freed, in bytes: glibc's own
+/// first value (mallopt(3)), which it otherwise raises to the largest block ever freed.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE_BLOCK_BYTES: i32 = 128 * 1024;
+
+/// Makes the allocator return the memory of a large request to the system once it is answered.
+pub fn return_large_blocks() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets a number in the allocator, before any other thread could exist.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES);
     }
 }
 
