@@ -64,8 +64,8 @@ pub trait HeaderSource {
     /// The headers known for this tool.
     fn of(&self, tool: &'static Tool) -> Vec<HeaderParameter>;
 
-    /// Fetches the table anew.
-    fn refresh(&self) -> impl Future<Output = ()>;
+    /// Fetches the table anew, for at most as long as the call may still take.
+    fn refresh(&self, deadline: Instant) -> impl Future<Output = ()>;
 }
 
 /// What the relay's result means for the call.
@@ -103,22 +103,32 @@ impl Bridge {
         self.policy.judge_call(request()).map_err(|refusal| refused(&refusal))?;
         let answered = self.forward_call(call, arguments, deadline, headers).await;
         let answered = answered.map_err(|unanswered| of_a_call(call.tool, unanswered, None))?;
-        let template = match self.judge(call.tool, arguments, &answered, None)? {
+        let mut template = match self.judge(call.tool, arguments, &answered, None)? {
             Judged::Result(result) => return Ok(result),
             Judged::Template(template) => template,
         };
         let structured = answered_structured(&answered);
         drop(answered);
-        let signed = match self.sign(call, arguments, &template).await {
-            Ok(signed) => signed,
-            Err(SignerError::Refused(refusal)) if refusal.rule.concerns_template() => {
-                return Ok(HostResult::error_with(refusal.message, structured));
+        let mut told_before = false;
+        let (event, submitted) = loop {
+            let signed = match self.sign(call, arguments, &template).await {
+                Ok(signed) => signed,
+                Err(SignerError::Refused(refusal)) if refusal.rule.concerns_template() => {
+                    return Ok(HostResult::error_with(refusal.message, structured));
+                }
+                Err(error) => return Err(signer_failure(error).into()),
+            };
+            let event = signed.event.clone();
+            debug!(tool = call.tool.name, event = %event, kind = template.kind, "submitting a signed event");
+            // Should it be signed again, then as the same event.
+            template.created_at = Some(signed.created_at);
+            match self.submit(signed, deadline, call, headers).await {
+                Err(unanswered) if !told_before && may_repeat(unanswered.hint, headers, deadline).await => {
+                    told_before = true;
+                }
+                submitted => break (event, submitted),
             }
-            Err(error) => return Err(signer_failure(error).into()),
         };
-        let event = signed.event.clone();
-        debug!(tool = call.tool.name, event = %event, kind = template.kind, "submitting a signed event");
-        let submitted = self.submit(signed, deadline, call, headers).await;
         let submitted = submitted.map_err(|unanswered| of_a_call(call.tool, unanswered, Some(&event)))?;
         match self.judge(call.tool, arguments, &submitted, Some(&event))? {
             Judged::Result(result) => Ok(result),
@@ -182,11 +192,11 @@ impl Bridge {
             let post = self.tool_post(call.tool, arguments, headers, authorization, body);
             match self.relay.post(post, deadline).await {
                 Ok(http) => match answer::read(http, id) {
-                    Err(Unanswered { hint: Hint::HeaderMismatch, .. }) if !told_before => {
+                    Err(unanswered)
+                        if !told_before && may_repeat(unanswered.hint, headers, deadline).await =>
+                    {
                         told_before = true;
-                        headers.refresh().await;
                     }
-                    Err(Unanswered { hint: Hint::VersionOffered, .. }) if !told_before => told_before = true,
                     answered => return answered,
                 },
                 Err(NoAnswer { stale: true, .. }) if call.tool.access == Access::Read && !stale_before => {
@@ -233,8 +243,8 @@ impl Bridge {
             Message { request: Request::Publish(request(id)), client: label.as_deref().map(Cow::Borrowed) };
         let published = self.signer.publish(&message, &call.line, template, self.pubkey).await?;
         let body = RequestBody::new(&approved.body(&published.event), &call.line);
-        let event = published.event.id.to_string();
-        Ok(Submission { id, arguments, event, authorization: published.authorization, body })
+        let (event, created_at) = (published.event.id.to_string(), published.event.event.created_at);
+        Ok(Submission { id, arguments, event, created_at, authorization: published.authorization, body })
     }
 
     /// Sends the signed event once.
@@ -305,8 +315,18 @@ struct Submission<'a> {
     id: u64,
     arguments: Arguments<'a>,
     event: String,
+    created_at: u64,
     authorization: String,
     body: RequestBody,
+}
+
+/// Whether the relay said that it executed nothing in a way that a repetition mends; where a header did not
+/// fit, the table is fetched first.
+async fn may_repeat(hint: Hint, headers: &impl HeaderSource, deadline: Instant) -> bool {
+    if hint == Hint::HeaderMismatch {
+        headers.refresh(deadline).await;
+    }
+    matches!(hint, Hint::HeaderMismatch | Hint::VersionOffered)
 }
 
 fn of_a_call(tool: &Tool, unanswered: Unanswered, event: Option<&str>) -> Unanswered {

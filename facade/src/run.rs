@@ -5,6 +5,7 @@
 
 use std::ffi::{CString, OsString};
 use std::io::{self, Read, Write};
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,15 +19,17 @@ use tinyagent_protocol::VERSION;
 use tinyagent_protocol::event::PublicKey;
 use tinyagent_protocol::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
 use tinyagent_protocol::message::{Answer, Description, Message, Request};
+use tinyagent_protocol::relay_url::RelayUrl;
 use tinyagent_protocol::report::{Measure, State};
 
 use crate::bridge::Bridge;
 use crate::cli::{self, Options, Task, UsageError};
 use crate::diagnose::{Diagnosis, Needs};
-use crate::launch::{self, LaunchError, SignerLink, Stage};
+use crate::launch::{self, Child, LaunchError, SignerLink, Stage};
 use crate::log;
 use crate::relay::client::RelayClient;
-use crate::relay::network::RelayProxy;
+use crate::relay::network::{RelayProxy, Roots};
+use crate::sandbox::{self, Plan};
 use crate::server::Server;
 use crate::server::run::serve;
 use crate::signer::Signer;
@@ -55,6 +58,8 @@ enum StartError {
     Version(String),
     #[error("the signer's policy is not the one it was given; install both programs from one build")]
     OtherPolicy,
+    #[error("--require-hardening: not on in the facade: {0}")]
+    Hardening(String),
     #[error("{0} cannot be started: {1}")]
     Keygen(String, io::Error),
     #[error("the runtime cannot be started: {0}")]
@@ -76,6 +81,10 @@ fn run(mut args: Vec<OsString>) -> Result<ExitCode, StartError> {
     let stage = Stage::take_from(&mut args)?;
     if stage == Stage::First {
         launch::prepare()?;
+    }
+    if matches!(stage, Stage::Second { .. }) {
+        // The exec has made this process readable for others of its user; the outcome is reported below.
+        let _ = sandbox::forbid_core_dumps();
     }
     let (options, needs) = match cli::read(args.clone())? {
         Task::Print(text) => {
@@ -174,11 +183,17 @@ fn check_description(description: &Description, options: &Options) -> Result<Pub
 fn second_stage(options: Options, needs: Option<Needs>, link: SignerLink) -> Result<ExitCode, StartError> {
     log::start(options.verbose);
     let proxy = RelayProxy::from_environment(options.policy.relay());
+    let roots = Roots::prepare(options.policy.relay());
+    let facade = sandbox::apply(&plan(options.policy.relay(), proxy.as_ref(), &roots, link.child.as_ref()));
+    if options.require_hardening {
+        insist(&facade)?;
+    }
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(LocalOptions::default()).map_err(StartError::Runtime)?;
     let SignerLink { socket, mut child } = link;
     // A task of its own, because waking what `block_on` itself waits for costs a system call each time.
-    let status = runtime.block_on(async { spawn_local(work(options, needs, proxy, socket)).await });
+    let status =
+        runtime.block_on(async { spawn_local(work(options, needs, (proxy, roots), facade, socket)).await });
     // Dropping the tasks closes the socket, which ends the signer; a thread that still resolves a name
     // must not hold the exit up.
     runtime.shutdown_background();
@@ -189,17 +204,41 @@ fn second_stage(options: Options, needs: Option<Needs>, link: SignerLink) -> Res
     std::process::exit(status?)
 }
 
+/// What this process still needs once it is closed in.
+fn plan(relay: &RelayUrl, proxy: Option<&RelayProxy>, roots: &Roots, child: Option<&Child>) -> Plan {
+    let (host, port) = proxy.map_or((relay.host(), relay.port()), |proxy| (proxy.host(), proxy.port()));
+    let is_numeric = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    Plan {
+        ports: vec![port],
+        names: !is_numeric,
+        tls_roots: roots.are_unread(),
+        read: Vec::new(),
+        signer: child.map(Child::pid),
+    }
+}
+
+/// `--require-hardening` for this process; the signer has judged itself.
+fn insist(facade: &[Measure]) -> Result<(), StartError> {
+    let missing = sandbox::missing(facade);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let shown =
+        missing.iter().map(|m| format!("{} ({})", m.measure, m.why.as_deref().unwrap_or("no reason known")));
+    Err(StartError::Hardening(shown.collect::<Vec<_>>().join(", ")))
+}
+
 /// What the second stage was started for; gives the exit status.
 async fn work(
     options: Options,
     needs: Option<Needs>,
-    proxy: Option<RelayProxy>,
+    (proxy, roots): (Option<RelayProxy>, Roots),
+    facade: Vec<Measure>,
     socket: std::os::unix::net::UnixStream,
 ) -> Result<i32, StartError> {
     let signer = Signer::start(socket).map_err(StartError::Runtime)?;
     let description = describe_again(&signer).await?;
     let pubkey = check_description(&description, &options)?;
-    let facade = Vec::new();
     if needs.is_none() {
         announce(&options, pubkey, &description, &facade);
     }
@@ -209,7 +248,7 @@ async fn work(
         facade,
         limit: options.call_limit.min(DIAGNOSIS_LIMIT),
     };
-    let relay = RelayClient::new(options.policy.relay(), proxy);
+    let relay = RelayClient::new(options.policy.relay(), proxy, roots);
     let bridge = Rc::new(Bridge::new(options.policy, pubkey, signer, relay));
     match needs {
         None => {

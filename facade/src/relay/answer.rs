@@ -3,11 +3,11 @@
 //! A result is given only where the whole chain holds: status, one JSON object, the id that was sent,
 //! exactly one of result and error. Everything else is one of the contract's failures.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reqwest::StatusCode;
-use reqwest::header::{LOCATION, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
 use tinyagent_protocol::body::RELAY_PROTOCOL_VERSION;
 use tinyagent_protocol::json::{Json, Traits};
 
@@ -84,14 +84,17 @@ pub fn read(answer: HttpAnswer, id: u64) -> Result<RelayResult, Unanswered> {
         let target =
             answer.headers.get(LOCATION).map(|value| one_line(&String::from_utf8_lossy(value.as_bytes())));
         let target = target.map(|target| format!(" to {}", without_query(&target))).unwrap_or_default();
-        return Err(Failure::not_sent(format!("{}{target}; redirects are not followed", named())).into());
+        let text = format!("{}{target}; redirects are not followed", named());
+        // 303 alone says that the request was processed and its outcome stands elsewhere (RFC 9110, 15.4.4).
+        let processed = status == StatusCode::SEE_OTHER;
+        return Err(if processed { Failure::uncertain(text) } else { Failure::not_sent(text) }.into());
     }
-    let error = read_error(&answer.body);
+    let error = read_error(&answer.body, id);
     let message = error.as_ref().map(|error| error.message.clone()).or_else(|| plain_message(&answer.body));
     Err(match status.as_u16() {
         401 | 403 => Failure::Permission(message.unwrap_or_else(named)).into(),
         429 => {
-            let wait = answer.headers.get(RETRY_AFTER).and_then(|value| wait(value.to_str().ok()?));
+            let wait = wait(&answer.headers);
             let wait = wait.map(|wait| format!("; retry after {} s", wait.as_secs())).unwrap_or_default();
             Failure::Relay(format!("{}{wait}", message.unwrap_or_else(|| "rate limited".into()))).into()
         }
@@ -161,10 +164,12 @@ fn rpc_failure(error: RpcError) -> Unanswered {
     Unanswered { failure: Failure::Relay(error.message), hint }
 }
 
-/// The JSON-RPC error in a body, whatever its id: the relay's 401, 403 and 413 carry none.
-fn read_error(body: &[u8]) -> Option<RpcError> {
+/// The JSON-RPC error in a refusal's body, for this request or without an id, as the relay's 401, 403 and
+/// 413 are.
+fn read_error(body: &[u8], id: u64) -> Option<RpcError> {
     let (json, _) = Json::check(body).ok()?;
-    rpc_error(json.get("error")?)
+    let other = json.get("id").is_some_and(|answered| !answered.is_null() && answered.as_u64() != Some(id));
+    rpc_error(json.get("error").filter(|_| !other)?)
 }
 
 fn rpc_error(error: Json<'_>) -> Option<RpcError> {
@@ -192,9 +197,15 @@ fn looks_like_markup(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"<")
 }
 
-/// The wait of a `Retry-After` in seconds; a date is not read, and a senseless wait is not repeated.
-fn wait(value: &str) -> Option<Duration> {
-    let wait = Duration::from_secs(value.trim().parse().ok()?);
+/// The wait that `Retry-After` names, in seconds or as a date by the relay's own clock; a senseless one is
+/// not repeated.
+fn wait(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let date = |name| text(name).and_then(|value| httpdate::parse_http_date(value).ok());
+    let wait = match text(RETRY_AFTER)?.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => date(RETRY_AFTER)?.duration_since(date(DATE).unwrap_or_else(SystemTime::now)).ok()?,
+    };
     (wait <= SANE_WAIT).then_some(wait)
 }
 

@@ -1,8 +1,11 @@
 //! One HTTP exchange with the relay: bounded in time and size, never repeated here.
 
+use std::collections::VecDeque;
 use std::error::Error as _;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,19 +14,25 @@ use http_body::{Frame, SizeHint};
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
 };
-use reqwest::{Client, Method, StatusCode, Url};
+use reqwest::{Client, Method, Response, StatusCode, Url};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use tinyagent_protocol::body::{Body, Endpoint, RELAY_PROTOCOL_VERSION};
 use tinyagent_protocol::relay_url::RelayUrl;
 
-use super::network::{self, ConnectionCount, RelayProxy};
+use super::network::{self, ConnectionCount, RelayProxy, Roots};
 use super::sse::Events;
 use crate::failure::{Failure, one_line};
 
 /// The largest answer, decoded (contract 4).
 pub const MAX_ANSWER_BYTES: usize = 32 << 20;
+
+/// The largest body of a refusal that is read for its message, in bytes.
+const MAX_REFUSAL_BYTES: usize = 1 << 20;
+
+/// How long the body of a refusal is waited for.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Bodies up to this size are sent as one piece.
 const COPY_BYTES: usize = 16 << 10;
@@ -51,7 +60,8 @@ pub struct HttpAnswer {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The decoded body; of an event stream, the one response in it.
+    /// The decoded body; of an event stream, the one response in it. Empty where a refusal's could not be
+    /// read.
     pub body: Bytes,
 }
 
@@ -88,12 +98,15 @@ pub struct RelayClient {
 impl RelayClient {
     /// Prepares the client. For an https relay the CA certificates are read on a thread, and the first
     /// request waits for it.
-    pub fn new(relay: &RelayUrl, proxy: Option<RelayProxy>) -> Self {
+    pub fn new(relay: &RelayUrl, proxy: Option<RelayProxy>, roots: Roots) -> Self {
         let (ready, client) = watch::channel(None);
         let connections = ConnectionCount::default();
         let make = {
             let (relay, proxy, connections) = (relay.clone(), proxy.clone(), connections.clone());
-            move || network::client(&relay, proxy.as_ref(), &connections).map_err(|error| error.to_string())
+            move || {
+                network::client(&relay, proxy.as_ref(), roots, &connections)
+                    .map_err(|error| error.to_string())
+            }
         };
         if relay.tls() {
             std::thread::spawn(move || ready.send_replace(Some(make())));
@@ -110,16 +123,29 @@ impl RelayClient {
     pub async fn post(&self, post: Post, deadline: Instant) -> Result<HttpAnswer, NoAnswer> {
         let url = post.endpoint.url(&self.relay);
         let headers = headers(&post)?;
-        let before = self.connections.get();
+        let begun = post.body.begun.clone();
+        if Instant::now() >= deadline {
+            return Err(NoAnswer::unsent(self.no_answer_in_time()));
+        }
         let exchange = async {
             let request = self.client().await?.request(Method::POST, parsed(&url)?).headers(headers);
-            let length = post.body.length();
-            self.read(request.body(reqwest::Body::wrap(post.body)), before, length > 0).await
+            let before = self.connections.get();
+            let request = request.body(reqwest::Body::wrap(post.body));
+            let response = request.send().await.map_err(|error| self.explain(&error, before, &begun))?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            let body = if status == StatusCode::OK {
+                let whole = read_body(response, MAX_ANSWER_BYTES).await;
+                whole.map_err(|detail| NoAnswer { detail, sent: true, stale: false })?
+            } else {
+                read_if_possible(response).await
+            };
+            Ok(HttpAnswer { status, headers, body })
         };
-        match timeout_at(deadline, exchange).await {
-            Ok(answer) => answer,
-            Err(_) => Err(NoAnswer { detail: self.no_answer_in_time(), sent: true, stale: false }),
-        }
+        let answered = timeout_at(deadline, exchange).await;
+        answered.unwrap_or_else(|_| {
+            let sent = begun.load(Ordering::Relaxed);
+            Err(NoAnswer { detail: self.no_answer_in_time(), sent, stale: false })
+        })
     }
 
     /// Fetches a public document, of which at most the status matters.
@@ -134,7 +160,11 @@ impl RelayClient {
     ) -> Result<HttpAnswer, NoAnswer> {
         let exchange = async {
             let request = self.client().await?.get(parsed(url)?).header(ACCEPT, accept);
-            self.read(request, self.connections.get(), false).await
+            let nothing = AtomicBool::new(false);
+            let before = self.connections.get();
+            let response = request.send().await.map_err(|error| self.explain(&error, before, &nothing))?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            Ok(HttpAnswer { status, headers, body: read_if_possible(response).await })
         };
         match timeout_at(Instant::now() + limit, exchange).await {
             Ok(answer) => answer,
@@ -156,63 +186,8 @@ impl RelayClient {
         }
     }
 
-    async fn read(
-        &self,
-        request: reqwest::RequestBuilder,
-        before: u64,
-        post: bool,
-    ) -> Result<HttpAnswer, NoAnswer> {
-        let mut response = request.send().await.map_err(|error| self.explain(&error, before))?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let broken = |detail: String| NoAnswer { detail, sent: post, stale: false };
-        if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|value| *value != "identity") {
-            let encoding = one_line(&String::from_utf8_lossy(encoding.as_bytes()));
-            return Err(broken(format!("HTTP {status} with the unsupported content-encoding {encoding}")));
-        }
-        let mut events = is_event_stream(&headers).then(Events::default);
-        let mut body = BytesMut::new();
-        let mut only = Bytes::new();
-        loop {
-            let chunk = match response.chunk().await {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => break,
-                Err(error) => {
-                    return Err(broken(format!(
-                        "the answer (HTTP {}) broke off: {}",
-                        status.as_u16(),
-                        cause(&error)
-                    )));
-                }
-            };
-            let held = only.len() + body.len() + events.as_ref().map_or(0, Events::held);
-            if held + chunk.len() > MAX_ANSWER_BYTES {
-                return Err(broken(format!("the answer exceeds {} MiB", MAX_ANSWER_BYTES >> 20)));
-            }
-            if let Some(events) = &mut events {
-                if let Some(found) = events.push(&chunk) {
-                    return Ok(HttpAnswer { status, headers, body: found.into() });
-                }
-            } else if held == 0 {
-                only = chunk;
-            } else {
-                if body.is_empty() {
-                    let expected =
-                        response.content_length().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-                    body.reserve((only.len() + chunk.len()).max(expected.min(MAX_ANSWER_BYTES)));
-                    body.extend_from_slice(&std::mem::take(&mut only));
-                }
-                body.extend_from_slice(&chunk);
-            }
-        }
-        if events.is_some() {
-            return Err(broken("the event stream ended without the answer".into()));
-        }
-        let body = if body.is_empty() { only } else { body.freeze() };
-        Ok(HttpAnswer { status, headers, body })
-    }
-
     /// What a failed send means.
-    fn explain(&self, error: &reqwest::Error, before: u64) -> NoAnswer {
+    fn explain(&self, error: &reqwest::Error, before: u64, begun: &AtomicBool) -> NoAnswer {
         let cause = cause(error);
         if error.is_connect() {
             let target = match &self.proxy {
@@ -240,8 +215,58 @@ impl RelayClient {
         } else {
             format!("no valid HTTP answer: {cause}")
         };
-        NoAnswer { detail, sent: true, stale: reused && closed }
+        NoAnswer { detail, sent: begun.load(Ordering::Relaxed), stale: reused && closed }
     }
+}
+
+/// Reads a body that is an answer: whole, decoded, at most `limit` bytes; of an event stream, the response.
+async fn read_body(mut response: Response, limit: usize) -> Result<Bytes, String> {
+    let status = response.status();
+    if let Some(encoding) = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity") {
+        let encoding = one_line(&String::from_utf8_lossy(encoding.as_bytes()));
+        return Err(format!("HTTP {status} with the unsupported content-encoding {encoding}"));
+    }
+    let mut events = is_event_stream(response.headers()).then(Events::default);
+    let mut body = BytesMut::new();
+    let mut only = Bytes::new();
+    loop {
+        let chunk = match response.chunk().await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => break,
+            Err(error) => {
+                let status = status.as_u16();
+                return Err(format!("the answer (HTTP {status}) broke off: {}", cause(&error)));
+            }
+        };
+        let held = only.len() + body.len() + events.as_ref().map_or(0, Events::held);
+        if held + chunk.len() > limit {
+            return Err(format!("the answer exceeds {} MiB", limit >> 20));
+        }
+        if let Some(events) = &mut events {
+            if let Some(found) = events.push(&chunk) {
+                return Ok(found.into());
+            }
+        } else if held == 0 {
+            only = chunk;
+        } else {
+            if body.is_empty() {
+                let expected = response.content_length().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                body.reserve((only.len() + chunk.len()).max(expected.min(limit)));
+                body.extend_from_slice(&std::mem::take(&mut only));
+            }
+            body.extend_from_slice(&chunk);
+        }
+    }
+    if events.is_some() {
+        return Err("the event stream ended without the answer".into());
+    }
+    Ok(if body.is_empty() { only } else { body.freeze() })
+}
+
+/// Reads a body that only explains a status; the status holds whatever the body is like.
+async fn read_if_possible(response: Response) -> Bytes {
+    let read = timeout(REFUSAL_LIMIT, read_body(response, MAX_REFUSAL_BYTES)).await;
+    read.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 fn headers(post: &Post) -> Result<HeaderMap, NoAnswer> {
@@ -312,7 +337,9 @@ fn source_of<E: std::error::Error + 'static>(error: &reqwest::Error) -> Option<&
 /// A request body in pieces that are sent from where they lie.
 #[derive(Debug)]
 pub struct RequestBody {
-    pieces: std::collections::VecDeque<Bytes>,
+    pieces: VecDeque<Bytes>,
+    /// Set once the HTTP client has taken a piece, before which the relay can have executed nothing.
+    begun: Arc<AtomicBool>,
 }
 
 impl RequestBody {
@@ -326,7 +353,7 @@ impl RequestBody {
             let copied = |text: &str| Bytes::copy_from_slice(text.as_bytes());
             [copied(head), line.slice_ref(arguments.as_bytes()), copied(tail)].into()
         };
-        Self { pieces }
+        Self { pieces, begun: Arc::default() }
     }
 
     fn length(&self) -> u64 {
@@ -342,6 +369,7 @@ impl http_body::Body for RequestBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.begun.store(true, Ordering::Relaxed);
         Poll::Ready(self.pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
     }
 

@@ -72,6 +72,11 @@ impl RelayProxy {
         format!("{}:{}", self.host, self.port)
     }
 
+    /// Its host, an IPv6 address in brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// The port to connect to.
     pub fn port(&self) -> u16 {
         self.port
@@ -131,6 +136,34 @@ impl<S: Service<R>, R> Service<R> for Counted<S> {
     }
 }
 
+/// The certificate authorities that the relay's certificate may come from.
+pub enum Roots {
+    /// Nothing is encrypted.
+    Unneeded,
+    /// Those that the environment names, read before this process gave up most of the file system: the
+    /// file's directory may be the host's, with its configuration and the key in it.
+    Named(Result<RootCertStore, NetworkError>),
+    /// The system's, read when the client is made.
+    System,
+}
+
+impl Roots {
+    /// Decides, and reads what `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    pub fn prepare(relay: &RelayUrl) -> Self {
+        let is_named = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+        match (relay.tls(), is_named("SSL_CERT_FILE") || is_named("SSL_CERT_DIR")) {
+            (false, _) => Self::Unneeded,
+            (true, true) => Self::Named(native_roots()),
+            (true, false) => Self::System,
+        }
+    }
+
+    /// Whether files are still to be read.
+    pub fn are_unread(&self) -> bool {
+        matches!(self, Self::System)
+    }
+}
+
 /// Makes the client. Reading the system's CA certificates takes tens of milliseconds, so for an https
 /// relay this belongs on a thread of its own.
 ///
@@ -139,9 +172,14 @@ impl<S: Service<R>, R> Service<R> for Counted<S> {
 pub fn client(
     relay: &RelayUrl,
     proxy: Option<&RelayProxy>,
+    roots: Roots,
     count: &ConnectionCount,
 ) -> Result<Client, NetworkError> {
-    let roots = if relay.tls() { system_roots()? } else { RootCertStore::empty() };
+    let roots = match roots {
+        Roots::Unneeded => RootCertStore::empty(),
+        Roots::Named(roots) => roots?,
+        Roots::System => native_roots()?,
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -167,7 +205,7 @@ pub fn client(
 }
 
 /// The system's CA certificates, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
-fn system_roots() -> Result<RootCertStore, NetworkError> {
+fn native_roots() -> Result<RootCertStore, NetworkError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);

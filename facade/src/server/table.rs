@@ -69,7 +69,11 @@ impl Table {
 
     /// Loads the table if it is not there or proved stale. A failure goes to stderr.
     pub async fn ensure(&self) {
-        let deadline = Instant::now() + LOAD_LIMIT;
+        self.load(Instant::now() + LOAD_LIMIT).await;
+    }
+
+    async fn load(&self, deadline: Instant) {
+        let began = Instant::now();
         let load = async {
             let _one_at_a_time = self.loading.lock().await;
             if self.entries.borrow().is_some() && !self.wanted.get() {
@@ -80,8 +84,8 @@ impl Table {
             self.wanted.set(false);
             Ok(())
         };
-        let late = Failure::not_sent(format!("no answer within {} s", LOAD_LIMIT.as_secs()));
-        let loaded: Result<(), Failure> = timeout_at(deadline, load).await.unwrap_or(Err(late));
+        let late = || Failure::not_sent(format!("no answer within {} s", began.elapsed().as_secs()));
+        let loaded: Result<(), Failure> = timeout_at(deadline, load).await.unwrap_or_else(|_| Err(late()));
         if let Err(failure) = loaded {
             self.wanted.set(true);
             warn!("the relay's tools cannot be listed: {failure}");
@@ -186,9 +190,9 @@ impl HeaderSource for Table {
         entry.map(|entry| entry.headers.clone()).unwrap_or_default()
     }
 
-    async fn refresh(&self) {
+    async fn refresh(&self, deadline: Instant) {
         self.mark_stale();
-        self.ensure().await;
+        self.load(deadline.min(Instant::now() + LOAD_LIMIT)).await;
     }
 }
 
