@@ -231,3 +231,31 @@ fn refuse_to_start(error: &StartError, over_socket: bool) -> ! {
     }
     exit(START_FAILED)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::Command;
+
+    use tinyagent_protocol::report::State;
+
+    use super::*;
+
+    #[test]
+    #[ignore = "no test: the one below starts it as a process of its own"]
+    fn process_that_panics() {
+        end_on_panic();
+        let closed_in = hardening::seccomp(Channel::Inherited, false);
+        assert_eq!(closed_in.state, State::On, "said in vain");
+        panic!("a text that must not be seen");
+    }
+
+    #[test]
+    fn a_panic_ends_the_closed_in_process_with_status_70_and_a_fixed_text() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let arguments = ["--ignored", "--nocapture", "--exact", "run::tests::process_that_panics"];
+        let output = command.args(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(INTERNAL), "{text}");
+        assert_eq!(text, "tinyagent-signer: internal error; nothing was signed\n");
+    }
+}

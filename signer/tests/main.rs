@@ -14,3 +14,4 @@ mod listening;
 mod program;
 mod start;
 mod stdio;
+mod units;

@@ -34,6 +34,8 @@ pub struct Keeping {
     pub backing: Backing,
     /// Why that is not `memfd_secret`, or why the page is not locked.
     pub shortfall: Option<io::Error>,
+    /// Why the page may show up in a dump or in a child, where that could not be excluded.
+    pub unadvised: Option<io::Error>,
 }
 
 /// The secret key, ready to sign. No Clone, no Debug, no Serialize.
@@ -80,7 +82,8 @@ impl Key {
             public
         })
         .ok_or(KeyFault::OutOfRange)?;
-        let keeping = Keeping { backing: page.backing, shortfall: page.shortfall.take() };
+        let (shortfall, unadvised) = (page.shortfall.take(), page.unadvised.take());
+        let keeping = Keeping { backing: page.backing, shortfall, unadvised };
         let page = page.seal().map_err(KeyFault::System)?;
         // Making the key pair has used the blinding once.
         let mut key = Self { page, public, curve, blinded: false };

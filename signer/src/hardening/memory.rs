@@ -23,7 +23,14 @@ pub fn key_page(keeping: &Keeping) -> Vec<Measure> {
             Measure::on_as(MEMORY_LOCK, format!("memfd_secret; {}", swap_in_use())),
         ],
         Backing::Locked => {
-            vec![why(MEMFD_SECRET), Measure::on_as(MEMORY_LOCK, format!("mlock; {}", swap_in_use()))]
+            let lock = match &keeping.unadvised {
+                None => Measure::on_as(MEMORY_LOCK, format!("mlock; {}", swap_in_use())),
+                Some(error) => Measure::failed(
+                    MEMORY_LOCK,
+                    format!("mlock, but dumps and children are not excluded: {error}"),
+                ),
+            };
+            vec![why(MEMFD_SECRET), lock]
         }
         Backing::Unlocked => {
             let mut lock = Measure::failed(MEMORY_LOCK, format!("mlock was refused; {}", swap_in_use()));

@@ -22,6 +22,7 @@ use crate::custody::Keeping;
 pub use descriptors::only_own_descriptors;
 pub use dumps::no_dumps;
 pub use lifetime::{ParentGone, ignore_signals};
+pub use syscalls::seccomp;
 
 /// Which way requests reach the signer; each needs other system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub fn close_in(
         report.push(lifetime::die_with(parent)?);
     }
     report.push(files::landlock(log_directory));
-    report.push(syscalls::seccomp(channel, log_directory.is_some()));
+    report.push(seccomp(channel, log_directory.is_some()));
     Ok(report)
 }
 

@@ -51,6 +51,16 @@ mod filter {
     /// That errno.
     pub const PROBE_ANSWER: i32 = libc::ENOANO;
 
+    /// What the C library's `rename` calls.
+    #[cfg(target_arch = "x86_64")]
+    const RENAME: i64 = libc::SYS_rename;
+    /// `renameat` of asm-generic/unistd.h, which the libc crate does not name for every C library.
+    #[cfg(target_arch = "aarch64")]
+    const RENAME: i64 = 38;
+    /// Newer architectures have `renameat2` alone.
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    const RENAME: i64 = libc::SYS_renameat2;
+
     /// Allowed system calls, each with the conditions of which one must hold; none means always.
     type Allowed = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -157,17 +167,14 @@ mod filter {
             libc::SYS_statx,
             libc::SYS_ftruncate,
             libc::SYS_flock,
-            libc::SYS_renameat,
-            libc::SYS_renameat2,
+            RENAME,
             libc::SYS_unlinkat,
         ] {
             allowed.insert(number, vec![]);
         }
-        // The C library of x86_64 calls the old ones.
+        // The C library of x86_64 calls the old one.
         #[cfg(target_arch = "x86_64")]
-        for number in [libc::SYS_rename, libc::SYS_unlink] {
-            allowed.insert(number, vec![]);
-        }
+        allowed.insert(libc::SYS_unlink, vec![]);
         looked_at_when_closed(allowed)
     }
 

@@ -44,6 +44,8 @@ pub struct SecretPage {
     pub backing: Backing,
     /// Why it is not `memfd_secret`, or not locked.
     pub shortfall: Option<io::Error>,
+    /// Why an ordinary page may show up in a dump or in a child, where that could not be excluded.
+    pub unadvised: Option<io::Error>,
 }
 
 impl SecretPage {
@@ -51,7 +53,9 @@ impl SecretPage {
     pub fn map() -> io::Result<Self> {
         let length = page_size();
         match map_secret_memory(length) {
-            Ok(start) => Ok(Self { start, length, backing: Backing::MemfdSecret, shortfall: None }),
+            Ok(start) => {
+                Ok(Self { start, length, backing: Backing::MemfdSecret, shortfall: None, unadvised: None })
+            }
             Err(refused) => map_locked_memory(length, refused),
         }
     }
@@ -152,10 +156,11 @@ fn map_secret_memory(_: usize) -> io::Result<NonNull<u8>> {
 
 fn map_locked_memory(length: usize, refused: io::Error) -> io::Result<SecretPage> {
     let start = map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)?;
-    let mut page = SecretPage { start, length, backing: Backing::Locked, shortfall: Some(refused) };
+    let mut page =
+        SecretPage { start, length, backing: Backing::Locked, shortfall: Some(refused), unadvised: None };
     #[cfg(target_os = "linux")]
     for advice in [libc::MADV_DONTDUMP, libc::MADV_WIPEONFORK, libc::MADV_DONTFORK] {
-        advise(start, length, advice)?;
+        page.unadvised = advise(start, length, advice).err().or(page.unadvised.take());
     }
     // SAFETY: the mapping is ours.
     if unsafe { libc::mlock(start.as_ptr().cast(), length) } != 0 {
