@@ -148,6 +148,8 @@ fn a_large_argument_is_hashed_whole_and_leaves_no_memory_behind() {
     let other = arguments.replacen('x', "y", 1);
     let second = proof(&signer.ask(&call("read_room", &other))["proof"]);
     assert_ne!(first.tag("payload"), second.tag("payload"));
+    // The memory is given back after the answer has left, so before the next one is written.
+    signer.describe();
     let resident = tinyagent_harness::status_field(signer.pid(), "VmRSS").expect("a size");
     let kibibytes: u64 = resident.trim_end_matches(" kB").parse().expect("a number");
     assert!(kibibytes < 16 << 10, "still resident: {resident}");
