@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub fn program(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("the test's own path");
     path.pop();
-    if path.ends_with("deps") {
+    if path.ends_with("deps") || path.ends_with("examples") {
         path.pop();
     }
     let program = path.join(name);
