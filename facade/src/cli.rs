@@ -4,6 +4,7 @@
 //! of `diagnose`'s verdicts.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -39,8 +40,14 @@ pub struct Options {
     pub policy: Policy,
     /// Where the key is.
     pub key_env: KeyEnv,
+    /// The socket of a signer that runs under another user.
+    pub signer: Option<PathBuf>,
     /// Signed events a minute.
     pub events_per_minute: u32,
+    /// Proofs a minute.
+    pub proofs_per_minute: Option<u32>,
+    /// Where the signer records its decisions.
+    pub audit_log: Option<String>,
     /// Whether a missing measure is fatal.
     pub require_hardening: bool,
     /// The bound on a host call.
@@ -78,7 +85,21 @@ pub fn command() -> Command {
         .arg(flag("allow-writes", "Offer the tools that publish, and sign for them what the catalog allows"))
         .arg(
             option("max-events-per-minute", "N", "Sign at most this many events a minute [default: 600]")
-                .value_parser(value_parser!(u32).range(1..)),
+                .value_parser(value_parser!(u32).range(1..))
+                .conflicts_with("signer"),
+        )
+        .arg(
+            option(
+                "max-proofs-per-minute",
+                "N",
+                "Sign at most this many requests a minute [default: no bound]",
+            )
+            .value_parser(value_parser!(u32).range(1..))
+            .conflicts_with("signer"),
+        )
+        .arg(
+            option("audit-log", "PATH", "Record each decision of the signer in this file, never any content")
+                .conflicts_with("signer"),
         )
         .after_help(
             "Example:\n  TINY_PRIVATE_KEY=nsec1… tinyagent mcp --relay https://relay.example --allow-writes",
@@ -105,7 +126,7 @@ pub fn command() -> Command {
         .after_help("Errors and log lines go to stderr; RUST_LOG selects more of them.")
 }
 
-fn common() -> [Arg; 5] {
+fn common() -> [Arg; 6] {
     [
         option("relay", "URL", "The relay, with its path prefix if it has one").required(true),
         option(
@@ -113,6 +134,7 @@ fn common() -> [Arg; 5] {
             "NAME",
             "The variable that holds the key, as hex or nsec [default: TINY_PRIVATE_KEY]",
         ),
+        option("signer", "PATH", "Use the signer that listens at this socket, run under another user"),
         option(
             "timeout",
             "SECONDS",
@@ -167,11 +189,16 @@ fn options(matches: &ArgMatches, tools: Option<&str>, allow_writes: bool) -> Res
     let relay = RelayUrl::parse(text("relay").unwrap_or_default())?;
     let key_env = text("key-env").map(check_key_env_name).transpose()?.unwrap_or_default();
     let seconds = matches.get_one::<u64>("timeout").copied().unwrap_or(DEFAULT_CALL_SECONDS);
-    let events = matches.try_get_one::<u32>("max-events-per-minute").ok().flatten().copied();
+    // Only mcp has these; asking diagnose for them is an error of clap's that means absent.
+    let number = |name: &str| matches.try_get_one::<u32>(name).ok().flatten().copied();
+    let audit_log = matches.try_get_one::<String>("audit-log").ok().flatten().cloned();
     Ok(Options {
         policy: Policy::new(relay, tools, allow_writes)?,
         key_env,
-        events_per_minute: events.unwrap_or(DEFAULT_EVENTS_PER_MINUTE),
+        signer: text("signer").map(PathBuf::from),
+        events_per_minute: number("max-events-per-minute").unwrap_or(DEFAULT_EVENTS_PER_MINUTE),
+        proofs_per_minute: number("max-proofs-per-minute"),
+        audit_log,
         require_hardening: matches.get_flag("require-hardening"),
         call_limit: Duration::from_secs(seconds),
         verbose: matches.get_flag("verbose"),

@@ -3,6 +3,7 @@
 //! First stage: read the command line, start the signer, hear that it stands, erase the key, exec. Second
 //! stage: close this process in, then serve. Nothing from host or relay is read before the exec.
 
+use std::borrow::Cow;
 use std::ffi::{CString, OsString};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -16,9 +17,11 @@ use tokio::task::spawn_local;
 use tracing::{info, warn};
 
 use tinyagent_protocol::VERSION;
+use tinyagent_protocol::catalog::{Access, Tool};
 use tinyagent_protocol::event::PublicKey;
 use tinyagent_protocol::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
-use tinyagent_protocol::message::{Answer, Description, Message, Request};
+use tinyagent_protocol::message::{Answer, Description, Message, Narrow, Request};
+use tinyagent_protocol::policy::Policy;
 use tinyagent_protocol::relay_url::RelayUrl;
 use tinyagent_protocol::report::{Measure, State};
 
@@ -58,6 +61,10 @@ enum StartError {
     Version(String),
     #[error("the signer's policy is not the one it was given; install both programs from one build")]
     OtherPolicy,
+    #[error("the signer serves the relay {0}; give --relay the same URL")]
+    OtherRelay(String),
+    #[error("the signer's policy exposes none of the tools asked for; see `tinyagent-signer policy`")]
+    NothingOffered,
     #[error("--require-hardening: not on in the facade: {0}")]
     Hardening(String),
     #[error("{0} cannot be started: {1}")]
@@ -115,10 +122,21 @@ fn keygen() -> Result<ExitCode, StartError> {
 
 /// Starts the signer, hears that it stands, erases the key and becomes the second stage.
 fn first_stage(args: &[OsString], options: &Options) -> Result<ExitCode, StartError> {
-    let signer_args = signer_args(options);
-    let link = launch::spawn_signer(&launch::signer_path()?, &signer_args, &options.key_env)?;
-    let description = describe(&link)?;
-    check_description(&description, options)?;
+    let link = match &options.signer {
+        None => {
+            let link =
+                launch::spawn_signer(&launch::signer_path()?, &signer_args(options), &options.key_env)?;
+            check_description(&ask(&link, Request::Describe)?, &options.policy)?;
+            link
+        }
+        Some(path) => {
+            let link = launch::connect_signer(path)?;
+            let offered = ask(&link, Request::Describe)?;
+            let common = common_policy(options, &offered)?;
+            check_description(&ask(&link, Request::Narrow(narrowing(&common)))?, &common)?;
+            link
+        }
+    };
     launch::scrub(&options.key_env)?;
     match launch::exec_second_stage(args, &link)? {}
 }
@@ -132,6 +150,12 @@ fn signer_args(options: &Options) -> Vec<CString> {
     option("parent", std::process::id().to_string());
     option("tools", tools.join(","));
     option("max-events-per-minute", options.events_per_minute.to_string());
+    if let Some(proofs) = options.proofs_per_minute {
+        option("max-proofs-per-minute", proofs.to_string());
+    }
+    if let Some(path) = &options.audit_log {
+        option("audit-log", path.clone());
+    }
     if options.policy.allow_writes() {
         args.push("--allow-writes".into());
     }
@@ -142,15 +166,39 @@ fn signer_args(options: &Options) -> Vec<CString> {
     args.into_iter().filter_map(|arg| CString::new(arg).ok()).collect()
 }
 
-/// Asks the signer who it is, blocking.
-fn describe(link: &SignerLink) -> Result<Description, StartError> {
+/// What both this process and a signer of its own policy allow: exposed here, and exposed there.
+fn common_policy(options: &Options, offered: &Description) -> Result<Policy, StartError> {
+    let ours = &options.policy;
+    if offered.policy.relay != ours.relay().as_str() {
+        return Err(StartError::OtherRelay(tinyagent_protocol::policy::shown(&offered.policy.relay)));
+    }
+    let allow_writes = ours.allow_writes() && offered.policy.allow_writes;
+    let is_offered = |tool: &&'static Tool| {
+        let writable = allow_writes || tool.access == Access::Read;
+        writable && offered.policy.tools.iter().any(|other| other.name == tool.name)
+    };
+    let names: Vec<Cow<'_, str>> =
+        ours.exposed().iter().copied().filter(is_offered).map(|tool| tool.name.into()).collect();
+    if names.is_empty() {
+        return Err(StartError::NothingOffered);
+    }
+    ours.narrowed(&names, allow_writes).map_err(|refusal| StartError::NotUnderstood(refusal.message))
+}
+
+fn narrowing(policy: &Policy) -> Narrow<'static> {
+    let tools = policy.exposed().iter().map(|tool| Cow::Borrowed(tool.name)).collect();
+    Narrow { tools, allow_writes: policy.allow_writes() }
+}
+
+/// Asks the signer for a description, blocking.
+fn ask(link: &SignerLink, request: Request<'_>) -> Result<Description, StartError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
             StartError::Signer("the signing process ended while it started".into())
         }
         _ => StartError::Signer(format!("the signing process does not answer: {error}")),
     };
-    let (request, _, tail) = Message { request: Request::Describe, client: None }.pieces();
+    let (request, _, tail) = Message { request, client: None }.pieces();
     let request = request + &tail;
     let not_understood = |error: &dyn std::fmt::Display| StartError::NotUnderstood(error.to_string());
     let header = frame::header(request.len(), MAX_REQUEST_BYTES).map_err(|error| not_understood(&error))?;
@@ -165,15 +213,16 @@ fn describe(link: &SignerLink) -> Result<Description, StartError> {
     match Answer::parse(&answer).map_err(|error| not_understood(&error))? {
         Answer::Description(description) => Ok(*description),
         Answer::Failed { message } => Err(StartError::Signer(message)),
+        Answer::Refused(refusal) => Err(StartError::Signer(refusal.message)),
         _ => Err(StartError::NotUnderstood("another answer".into())),
     }
 }
 
-fn check_description(description: &Description, options: &Options) -> Result<PublicKey, StartError> {
+fn check_description(description: &Description, policy: &Policy) -> Result<PublicKey, StartError> {
     if description.version != VERSION {
         return Err(StartError::Version(tinyagent_protocol::policy::shown(&description.version)));
     }
-    if description.policy != options.policy.describe() {
+    if description.policy != policy.describe() {
         return Err(StartError::OtherPolicy);
     }
     PublicKey::parse(&description.pubkey).ok_or_else(|| StartError::NotUnderstood("no public key".into()))
@@ -238,18 +287,22 @@ async fn work(
 ) -> Result<i32, StartError> {
     let signer = Signer::start(socket).map_err(StartError::Runtime)?;
     let description = describe_again(&signer).await?;
-    let pubkey = check_description(&description, &options)?;
+    let policy = match options.signer {
+        None => options.policy,
+        Some(_) => common_policy(&options, &description)?,
+    };
+    let pubkey = check_description(&description, &policy)?;
     if needs.is_none() {
-        announce(&options, pubkey, &description, &facade);
+        announce(policy.relay(), pubkey, &description, &facade);
     }
     let diagnosis = Diagnosis {
-        relay: options.policy.relay().clone(),
+        relay: policy.relay().clone(),
         signer: description.hardening,
         facade,
         limit: options.call_limit.min(DIAGNOSIS_LIMIT),
     };
-    let relay = RelayClient::new(options.policy.relay(), proxy, roots);
-    let bridge = Rc::new(Bridge::new(options.policy, pubkey, signer, relay));
+    let relay = RelayClient::new(policy.relay(), proxy, roots);
+    let bridge = Rc::new(Bridge::new(policy, pubkey, signer, relay));
     match needs {
         None => {
             let server = Rc::new(Server::new(bridge, diagnosis, options.call_limit));
@@ -269,18 +322,18 @@ async fn describe_again(signer: &Signer) -> Result<Description, StartError> {
 }
 
 /// The one line of a normal start.
-fn announce(options: &Options, pubkey: PublicKey, description: &Description, facade: &[Measure]) {
+fn announce(relay: &RelayUrl, pubkey: PublicKey, description: &Description, facade: &[Measure]) {
     let measures: Vec<&Measure> = description.hardening.iter().chain(facade).collect();
     let off: Vec<&str> =
         measures.iter().filter(|m| m.state != State::On).map(|m| m.measure.as_str()).collect();
     let missing = if off.is_empty() { String::new() } else { format!(", not on: {}", off.join(", ")) };
     info!(
         "serving {} as {pubkey}; {} of {} isolation measures on{missing}",
-        options.policy.relay(),
+        relay,
         measures.len() - off.len(),
         measures.len()
     );
-    if !options.policy.relay().tls() && !options.policy.relay().is_loopback() {
+    if !relay.tls() && !relay.is_loopback() {
         warn!("the relay is reached over plain http: others on the way can read calls and answers");
     }
 }

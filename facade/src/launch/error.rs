@@ -26,6 +26,25 @@ pub enum LaunchError {
         /// What the kernel said.
         errno: Errno,
     },
+    /// Nobody listens at the path given with `--signer`.
+    #[error(
+        "cannot connect to the signer at {}: {source}; is tinyagent-signer running with --socket, and may this user connect?",
+        .path.display()
+    )]
+    NoSocket {
+        /// The path that was tried.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Someone else could be listening at the path given with `--signer`.
+    #[error("the signer's socket {} is not trusted: {why}", .path.display())]
+    DistrustedSocket {
+        /// The path that was tried.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The socket between the two processes cannot be made.
     #[error("cannot make the socket to the signer: {0}")]
     Socket(#[source] io::Error),

@@ -11,6 +11,7 @@ mod environment;
 mod error;
 mod key_env;
 mod second_stage;
+mod separate;
 mod spawn;
 
 pub use child::Child;
@@ -18,6 +19,7 @@ pub use environment::scrub;
 pub use error::LaunchError;
 pub use key_env::{KeyEnv, KeyEnvError, check_key_env_name};
 pub use second_stage::{Stage, exec_second_stage, second_stage};
+pub use separate::connect_signer;
 pub use spawn::{SIGNER_PROGRAM, SignerLink, signer_path, spawn_signer};
 
 use crate::sandbox;
