@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Runs real MCP clients against the built programs and the development relay; no model, and no network but
+# the package registries. What cannot be installed here is skipped with its reason.
+#   tests/clients/run.sh                  every suite
+#   tests/clients/run.sh python hermes    only these
+# The last line is "N passed, M failed, K skipped"; the status is non-zero when anything failed. Environments
+# are kept under target/clients and made anew when their pinned requirements change.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../.."
+target=${CARGO_TARGET_DIR:-target}
+case $target in
+    /*) ;;
+    *) target=$PWD/$target ;;
+esac
+cache=$target/clients
+# More than any suite needs on two busy cores; one that hangs is a failure.
+suite_seconds=600
+
+passed=0
+failed=0
+skipped=0
+
+skip() { # NAME REASON
+    echo "SKIP $1: $2"
+    skipped=$((skipped + 1))
+}
+
+count() { # WORD FILE
+    grep -c "^$1 " "$2" || true
+}
+
+# Runs one suite, shows its lines as they come, and counts them.
+run() { # NAME COMMAND…
+    local name=$1 lines=$cache/$1.txt log=$cache/$1.log status=0
+    shift
+    timeout --kill-after=10 "$suite_seconds" "$@" </dev/null 2>"$log" | tee "$lines" || status=$?
+    if [ "$status" -ne 0 ] && ! grep -q '^FAIL ' "$lines" || [ ! -s "$lines" ]; then
+        echo "FAIL $name: the suite ended with status $status" | tee -a "$lines"
+    fi
+    if grep -q '^FAIL ' "$lines"; then
+        echo "The end of what the $name suite said on stderr:"
+        tail -n 40 "$log"
+    fi
+    passed=$((passed + $(count PASS "$lines")))
+    failed=$((failed + $(count FAIL "$lines")))
+    skipped=$((skipped + $(count SKIP "$lines")))
+}
+
+# Makes the environment of a suite with a command, unless the one there was made from the same requirements.
+# It fails where the environment cannot be made; the reason is then in `why`.
+prepare() { # SUITE REQUIREMENT-FILE COMMAND…
+    local environment=$cache/$1/environment stamp=$cache/$1/requirements requirements=$here/$1/$2
+    why=
+    cmp -s "$requirements" "$stamp" && return 0
+    rm -rf "${cache:?}/$1"
+    mkdir -p "$environment"
+    if ! "${@:3}" "$environment" "$here/$1" >"$cache/$1/install.log" 2>&1; then
+        why="its environment cannot be made here: $(grep -i error "$cache/$1/install.log" | tail -n 1)"
+        return 1
+    fi
+    cp "$requirements" "$stamp"
+}
+
+venv() { # ENVIRONMENT SOURCE
+    python3 -m venv "$1" && "$1/bin/pip" install --quiet --no-input --no-deps -r "$2/requirements.txt"
+}
+
+packages() { # ENVIRONMENT SOURCE
+    cp "$2/package.json" "$2/package-lock.json" "$2/.npmrc" "$1" && (cd "$1" && npm ci --no-audit --no-fund)
+}
+
+suite_signature() {
+    run signature python3 "$here/signature/suite.py"
+}
+
+suite_python() {
+    if prepare python requirements.txt venv; then
+        run python "$cache/python/environment/bin/python" "$here/python/suite.py"
+    else
+        skip python "$why"
+    fi
+}
+
+mkdir -p "$cache"
+cargo build --locked --workspace --bins
+export TINYAGENT=$target/debug/tinyagent TINYAGENT_RELAY=$target/debug/tinyagent-relay
+export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
+
+[ $# -gt 0 ] || set -- signature python
+for suite in "$@"; do
+    if command -v python3 >/dev/null; then
+        "suite_$suite"
+    else
+        skip "$suite" "there is no python3, which every suite starts the relay with"
+    fi
+done
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,1 @@
+"""What the client suites share: the relay, a recording proxy, process look-ups and reporting."""
