@@ -1,16 +1,17 @@
 //! The process that talks to the host and to the relay, and never holds the key.
 //!
-//! Data flows one way: stdin line, request, policy, signer, relay, bounds, stdout line.
+//! Data flows one way: stdin line, request, policy, signer, relay, bounds, stdout line. What reads foreign
+//! bytes is public, so that benches and fuzz targets reach it.
 
 mod bridge;
 mod cli;
 mod diagnose;
-mod failure;
-mod host;
+pub mod failure;
+pub mod host;
 pub mod launch;
 mod log;
-mod relay;
-mod result;
+pub mod relay;
+pub mod result;
 mod run;
 pub mod sandbox;
 mod server;
