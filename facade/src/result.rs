@@ -46,9 +46,6 @@ enum Block {
 /// Why a relay's result cannot be given to a host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResultError {
-    /// The revision's other result types ask for something that no legacy host can give.
-    #[error("the relay's answer is of the type {0}, which this bridge does not take part in")]
-    Type(String),
     /// `content` is not a list of blocks.
     #[error("invalid answer: content is not a list of blocks")]
     Content,
@@ -79,10 +76,6 @@ impl HostResult {
     /// [`ResultError`].
     pub fn from_relay(bytes: &Bytes) -> Result<Self, ResultError> {
         let (json, _) = Json::check(bytes)?;
-        if let Some(kind) = json.get("resultType").filter(|kind| kind.as_str().as_deref() != Some("complete"))
-        {
-            return Err(ResultError::Type(crate::failure::one_line(kind.text())));
-        }
         let content = match json.get("content") {
             None => Vec::new(),
             Some(content) if content.is_array() => content
@@ -399,12 +392,7 @@ mod tests {
             "ttlMs":5,"cacheScope":"private","_meta":{},"other":1}"#,
         );
         assert_eq!(got, serde_json::json!({"content": [{"type": "text", "text": "hi"}]}));
-        for other in [
-            r#"{"resultType":"input_required"}"#,
-            r#"{"resultType":null}"#,
-            r#"{"content":"x"}"#,
-            r#"{"content":[1]}"#,
-        ] {
+        for other in [r#"{"content":"x"}"#, r#"{"content":[1]}"#] {
             assert!(HostResult::from_relay(&Bytes::from_static(other.as_bytes())).is_err(), "{other}");
         }
     }

@@ -140,6 +140,14 @@ fn read_ok(answer: HttpAnswer, id: u64) -> Result<RelayResult, Unanswered> {
             if result.repeated_key().is_some() {
                 return Err(invalid("a key of the result is repeated"));
             }
+            // The revision's other types ask for something that no host of an earlier one can give.
+            let kind = result.get("resultType").filter(|kind| kind.as_str().as_deref() != Some("complete"));
+            if let Some(kind) = kind {
+                let kind = one_line(kind.text());
+                let text =
+                    format!("the answer is of the type {kind}, which this bridge does not take part in");
+                return Err(Failure::uncertain(text).into());
+            }
             let text = result.text();
             let start = text.as_ptr() as usize - body.as_ptr() as usize;
             let range = start..start + text.len();

@@ -181,10 +181,11 @@ pub fn client(
         Roots::System => native_roots()?,
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = ClientConfig::builder_with_provider(provider)
+    let mut tls = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    tls.alpn_protocols = [&b"h2"[..], b"http/1.1"].map(<[u8]>::to_vec).into();
     let mut builder = Client::builder()
         .tls_backend_preconfigured(tls)
         .redirect(redirect::Policy::none())
