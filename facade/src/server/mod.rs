@@ -204,7 +204,7 @@ impl Server {
                     self.table.mark_stale();
                 }
                 info!(tool = call.tool.name, ms = spent, "{}", unanswered.failure);
-                let answered = !matches!(unanswered.failure, Failure::Transport(_) | Failure::Signer(_));
+                let answered = matches!(unanswered.failure, Failure::Permission(_) | Failure::Relay(_));
                 (HostResult::error(unanswered.failure.to_string()), answered)
             }
         }

@@ -15,6 +15,7 @@ use tracing::warn;
 
 use tinyagent_protocol::catalog::Tool;
 use tinyagent_protocol::json::Json;
+use tinyagent_protocol::message::MAX_CURSOR_BYTES;
 use tinyagent_protocol::policy::shown;
 
 use crate::bridge::{Bridge, HeaderSource};
@@ -124,6 +125,13 @@ impl Table {
                 self.take(&mut entries, tool);
             }
             match json.get("nextCursor").and_then(Json::as_exact_str) {
+                Some(cursor) if cursor.len() > MAX_CURSOR_BYTES => {
+                    warn!(
+                        "the relay's table goes on behind a cursor of {} bytes: not followed",
+                        cursor.len()
+                    );
+                    break;
+                }
                 Some(cursor) if !cursors.iter().any(|seen| *seen == cursor) => {
                     cursors.push(cursor.into_owned())
                 }
@@ -159,13 +167,14 @@ impl Entry {
                 entry.push_str(&format!(",\"{key}\":{}", clean(text.text())));
             }
         }
-        let schema = match schema {
+        let schema = match schema.filter(|schema| is_object_schema(*schema)) {
             Some(schema) if schema.get("type").is_none() => clean(&with_type(schema)),
             Some(schema) => clean(schema.text()),
             None => ANY_OBJECT.into(),
         };
         entry.push_str(&format!(",\"inputSchema\":{schema}"));
-        if let Some(annotations) = json.get("annotations").filter(|annotations| annotations.is_object()) {
+        if let Some(annotations) = json.get("annotations").filter(|annotations| are_annotations(*annotations))
+        {
             entry.push_str(&format!(",\"annotations\":{}", clean(annotations.text())));
         }
         entry.push('}');
@@ -175,6 +184,30 @@ impl Entry {
         }
         Some(Self { json: entry, headers })
     }
+}
+
+/// Whether hosts take this for the schema of an object; one that they do not costs them the whole table.
+fn is_object_schema(schema: Json<'_>) -> bool {
+    schema.get("type").is_none_or(|kind| kind.as_exact_str().as_deref() == Some("object"))
+        && schema.get("properties").is_none_or(|properties| {
+            let is_schema = |property: Json<'_>| property.is_object() || property.as_bool().is_some();
+            properties.is_object() && properties.members().all(|(_, property)| is_schema(property))
+        })
+        && schema
+            .get("required")
+            .is_none_or(|required| required.is_array() && required.elements().all(Json::is_string))
+}
+
+/// Whether hosts take these for annotations: a title and hints that say yes or no (MCP, `ToolAnnotations`).
+fn are_annotations(annotations: Json<'_>) -> bool {
+    annotations.is_object()
+        && annotations.members().all(|(key, value)| match &*key {
+            "title" => value.is_string(),
+            "readOnlyHint" | "destructiveHint" | "idempotentHint" | "openWorldHint" => {
+                value.as_bool().is_some()
+            }
+            _ => true,
+        })
 }
 
 /// The schema with `"type":"object"` in front: hosts refuse a whole table for one schema without it.
