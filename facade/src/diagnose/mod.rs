@@ -110,7 +110,7 @@ pub struct Diagnosis {
     pub signer: Vec<Measure>,
     /// This process's own.
     pub facade: Vec<Measure>,
-    /// The bound on the signed call.
+    /// The bound on each of its requests; on a probe no more than the contract's ten seconds.
     pub limit: Duration,
 }
 
@@ -133,7 +133,7 @@ impl Diagnosis {
 
     /// Makes the report.
     pub async fn report(&self, bridge: &Bridge, needs: Needs) -> Report {
-        let reached = probe::reach(bridge, &self.relay).await;
+        let reached = probe::reach(bridge, &self.relay, self.limit).await;
         let mut report = Report::new(self, bridge.pubkey, needs, reached.transport);
         let answer = if report.transport.ok {
             probe::browse_grant(bridge, report.needs.as_ref(), self.limit).await

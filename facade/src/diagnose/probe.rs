@@ -40,8 +40,9 @@ pub struct Reached {
 }
 
 /// Probes `/readyz`, then the relay information document.
-pub async fn reach(bridge: &Bridge, relay: &RelayUrl) -> Reached {
-    let ready = bridge.relay.get(&relay.readyz(), "*/*", PROBE_LIMIT).await;
+pub async fn reach(bridge: &Bridge, relay: &RelayUrl, limit: Duration) -> Reached {
+    let limit = limit.min(PROBE_LIMIT);
+    let ready = bridge.relay.get(&relay.readyz(), "*/*", limit).await;
     if let Ok(answer) = &ready
         && answer.status.is_success()
     {
@@ -50,7 +51,7 @@ pub async fn reach(bridge: &Bridge, relay: &RelayUrl) -> Reached {
             date: date_of(&answer.headers),
         };
     }
-    match bridge.relay.get(&relay.information(), "application/nostr+json", PROBE_LIMIT).await {
+    match bridge.relay.get(&relay.information(), "application/nostr+json", limit).await {
         Ok(answer) if answer.status.as_u16() < 500 => {
             Reached { transport: Transport::reached("nip11", answer.status), date: date_of(&answer.headers) }
         }
