@@ -93,10 +93,16 @@ impl Reply {
     /// A JSON-RPC result whose text decodes from gzip to this many bytes and some.
     pub fn gzip_bomb(decoded: usize) -> Reply {
         Reply::with(move |request| {
-            let text = "a".repeat(decoded);
-            let result =
-                format!(r#"{{"resultType":"complete","content":[{{"type":"text","text":"{text}"}}]}}"#);
-            let answer = Answer::json_text(200, gzip(request.result_text(&result).as_bytes()));
+            let whole = request.result_text(r#"{"content":[{"type":"text","text":"@"}]}"#);
+            let (head, tail) = whole.split_once('@').unwrap_or_default();
+            // Piece by piece, so that the bomb does not go off here.
+            let piece = vec![b'a'; 64 * 1024];
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            let mut write = |bytes: &[u8]| encoder.write_all(bytes).unwrap_or_default();
+            write(head.as_bytes());
+            (0..decoded.div_ceil(piece.len())).for_each(|_| write(&piece));
+            write(tail.as_bytes());
+            let answer = Answer::json_text(200, encoder.finish().unwrap_or_default());
             Reply::http(answer.header("Content-Encoding", "gzip"))
         })
     }
