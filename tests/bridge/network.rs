@@ -1,0 +1,463 @@
+//! Contract 4 over the network as it is: address families, names, proxies, certificates and HTTP/2, each
+//! against real sockets. Where the machine does not let a test arrange its network, the test says so.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, program, run};
+use tinyagent_relay::{Authority, Matcher, Options, Proxy, Relay, Reply, Tls, faults};
+
+use crate::outcome::{assert_answered, error_text};
+use crate::relay_faults::FullBacklog;
+
+/// A file of the test's own that is gone with the value.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str, content: &str) -> Self {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("tinyagent-{}-{number}-{name}", std::process::id()));
+        std::fs::write(&path, content).expect("a temporary file");
+        TempFile(path)
+    }
+
+    fn path(&self) -> String {
+        self.0.to_str().expect("a plain path").to_owned()
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn secure(tls: Tls) -> Relay {
+    Relay::start(Options { tls: Some(tls), ..Options::default() })
+}
+
+/// Options of a host that trusts this authority alone.
+fn trusting(ca: &TempFile, args: &[&str]) -> HostOptions {
+    HostOptions::args(args).env("SSL_CERT_FILE", ca.path())
+}
+
+/// An https relay that only a proxy can find, under the name relay.test and the default port.
+struct BehindProxy {
+    relay: Relay,
+    proxy: Proxy,
+    ca: TempFile,
+}
+
+impl BehindProxy {
+    fn start() -> Self {
+        let authority = Authority::new();
+        let relay = secure(authority.issue(&["relay.test"]));
+        let proxy = Proxy::start();
+        proxy.route("relay.test:443", relay.address());
+        BehindProxy { relay, proxy, ca: TempFile::new("ca.pem", authority.pem()) }
+    }
+
+    fn host(&self, variable: &str, value: &str) -> Host {
+        Host::at("https://relay.test", trusting(&self.ca, &["--timeout", "5"]).env(variable, value))
+    }
+}
+
+#[test]
+fn case_109_a_relay_on_ipv6_is_reached_by_address_and_the_proof_names_it_in_brackets() {
+    let Ok(relay) = Relay::try_start(Options { listen: vec!["[::1]:0".into()], ..Options::default() }) else {
+        return eprintln!("left out: this machine has no IPv6");
+    };
+    for (spelled, host_name) in [("[::1]", "[::1]"), ("[0:0:0:0:0:0:0:1]", "[::1]")] {
+        relay.clear_requests();
+        let mut host = Host::at(&format!("http://{spelled}:{}", relay.port()), HostOptions::default());
+        assert_answered(&host.call("list_rooms", "{}"));
+        let post = &relay.posts()[0];
+        let url = format!("http://{host_name}:{}/mcp", relay.port());
+        assert_eq!(post.proof.as_ref().and_then(|proof| proof.tag("u")), Some(&*url));
+    }
+}
+
+#[test]
+fn case_109_localhost_is_reached_while_one_family_refuses_or_hangs() {
+    let Some(names) = NameService::with_hosts("127.0.0.1 localhost\n::1 localhost\n") else { return };
+    for alive in ["127.0.0.1:0", "[::1]:0"] {
+        let Ok(relay) = Relay::try_start(Options { listen: vec![alive.into()], ..Options::default() }) else {
+            eprintln!("left out: {alive} cannot be listened on");
+            continue;
+        };
+        let other = if alive.starts_with('[') { "127.0.0.1" } else { "[::1]" };
+        let mut host = names.host(&relay.url_for("localhost"), &[]);
+        assert_answered(&host.call("list_rooms", "{}"));
+        let hanging = FullBacklog::new(&format!("{other}:{}", relay.port()));
+        let mut host = names.host(&relay.url_for("localhost"), &[]);
+        assert_answered(&host.call("list_rooms", "{}"));
+        assert_eq!(hanging.port(), relay.port());
+    }
+}
+
+#[test]
+fn case_108_an_own_authority_is_trusted_where_ssl_cert_file_names_it_and_nowhere_else() {
+    let authority = Authority::new();
+    let relay = secure(authority.issue(&["127.0.0.1", "localhost"]));
+    let ca = TempFile::new("ca.pem", authority.pem());
+    let mut host = Host::with(&relay, trusting(&ca, &["--allow-writes"]));
+    assert_answered(&host.call("list_rooms", "{}"));
+    assert_answered(&host.call("post_message", r#"{"room":"general","content":"over TLS"}"#));
+    assert!(host.text("tiny_diagnose", "{}").starts_with("ok: "));
+    assert_eq!(
+        relay.posts()[0].proof.as_ref().and_then(|p| p.tag("u")),
+        Some(&*format!("{}/mcp", relay.url()))
+    );
+    let other = TempFile::new("ca.pem", Authority::new().pem());
+    relay.clear_requests();
+    for options in [trusting(&other, &[]), HostOptions::default()] {
+        let mut host = Host::with(&relay, options);
+        let text = error_text(&host.call("list_rooms", "{}")).to_owned();
+        assert!(text.starts_with("transport: ") && text.to_lowercase().contains("certificate"), "{text}");
+        host.assert_alive();
+    }
+    assert!(relay.requests().is_empty());
+}
+
+#[test]
+fn case_108_a_certificate_that_expired_or_is_for_another_host_is_refused_and_named() {
+    let authority = Authority::new();
+    let ca = TempFile::new("ca.pem", authority.pem());
+    for (tls, named) in [
+        (authority.issue_expired(&["127.0.0.1"]), "expired"),
+        (authority.issue(&["localhost"]), "not valid for"),
+        (authority.issue(&["127.0.0.2", "relay.test"]), "not valid for"),
+    ] {
+        let relay = secure(tls);
+        let mut host = Host::with(&relay, trusting(&ca, &["--allow-writes"]));
+        for tool in ["list_rooms", "post_message"] {
+            let text = error_text(&host.call(tool, r#"{"room":"general","content":"x"}"#)).to_owned();
+            let place = format!("transport: cannot connect to {}: ", relay.address());
+            assert!(
+                text.starts_with(&place) && text.contains("certificate") && text.contains(named),
+                "{text}"
+            );
+            assert!(!text.contains("may have taken effect"), "{text}");
+        }
+        let report = host.call("tiny_diagnose", "{}")["result"]["structuredContent"].take();
+        assert_eq!(report["verdict"], "unreachable");
+        assert!(report["advice"].as_str().is_some_and(|advice| advice.contains(named)), "{report}");
+        assert!(relay.requests().is_empty());
+    }
+}
+
+#[test]
+fn case_108_a_relay_that_speaks_plain_http_on_an_https_port_is_not_spoken_to_in_the_clear() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let plain = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        let mut begun = vec![0; 1024];
+        let length = client.read(&mut begun).expect("its first bytes");
+        let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        begun.truncate(length);
+        begun
+    });
+    let ca = TempFile::new("ca.pem", Authority::new().pem());
+    let mut host = Host::at(&format!("https://{address}"), trusting(&ca, &[]));
+    let text = error_text(&host.call("list_rooms", "{}")).to_owned();
+    assert!(text.starts_with(&format!("transport: cannot connect to {address}: ")), "{text}");
+    let begun = plain.join().expect("the listener");
+    assert_eq!(begun[0], 0x16, "a TLS handshake");
+    assert!(!String::from_utf8_lossy(&begun).contains("Nostr"));
+}
+
+#[test]
+fn a_file_of_authorities_that_is_missing_or_empty_is_named_and_only_costs_the_calls() {
+    let authority = Authority::new();
+    let relay = secure(authority.issue(&["127.0.0.1"]));
+    let empty = TempFile::new("ca.pem", "");
+    for path in ["/nonexistent/ca.pem".to_owned(), empty.path()] {
+        let mut host = Host::with(&relay, HostOptions::default().env("SSL_CERT_FILE", path));
+        let text = error_text(&host.call("list_rooms", "{}")).to_owned();
+        assert!(text.starts_with("transport: ") && text.contains("SSL_CERT_FILE"), "{text}");
+        assert_eq!(host.ask("tools/list", "{}")["result"]["tools"].as_array().map(Vec::len), Some(1));
+        host.assert_alive();
+    }
+}
+
+#[test]
+fn case_107_an_https_relay_is_reached_through_the_proxy_which_sees_nothing_but_the_name() {
+    let behind = BehindProxy::start();
+    for variable in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        let before = behind.proxy.connections().len();
+        let mut host = behind.host(variable, &behind.proxy.url());
+        assert_answered(&host.call("list_rooms", "{}"));
+        assert!(host.text("tiny_diagnose", "{}").starts_with("ok: "));
+        let connections = behind.proxy.connections();
+        assert!(connections.len() > before, "{variable}");
+        for connection in &connections {
+            assert_eq!(connection.line(), "CONNECT relay.test:443 HTTP/1.1");
+            assert!(!connection.head.to_lowercase().contains("authorization"), "{}", connection.head);
+            assert!(!connection.head.contains("Nostr"), "{}", connection.head);
+            let sent = String::from_utf8_lossy(&connection.sent).into_owned();
+            assert!(!sent.contains("Nostr") && !sent.contains("tools/call"), "in the clear");
+        }
+    }
+    for post in behind.relay.posts() {
+        assert_eq!(post.header("host"), Some("relay.test"));
+        assert_eq!(post.header("proxy-authorization"), None);
+    }
+    let proof = behind.relay.posts()[0].proof.clone().expect("a proof");
+    assert_eq!(proof.tag("u"), Some("https://relay.test/mcp"));
+}
+
+#[test]
+fn case_117_the_default_https_port_stands_neither_in_the_url_nor_in_the_host_header() {
+    let behind = BehindProxy::start();
+    for spelling in ["https://relay.test:443", "HTTPS://Relay.TEST:0443/", "wss://relay.test"] {
+        behind.relay.clear_requests();
+        let options = trusting(&behind.ca, &[]).env("HTTPS_PROXY", behind.proxy.url());
+        assert_answered(&Host::at(spelling, options).call("list_rooms", "{}"));
+        let post = &behind.relay.posts()[0];
+        assert_eq!(post.header("host"), Some("relay.test"), "{spelling}");
+        assert_eq!(post.proof.as_ref().and_then(|p| p.tag("u")), Some("https://relay.test/mcp"));
+    }
+}
+
+#[test]
+fn case_107_the_proxy_is_given_the_user_name_and_password_of_its_url_and_nothing_else() {
+    let behind = BehindProxy::start();
+    let url = behind.proxy.url().replace("http://", "http://user:p%40ss@");
+    assert_answered(&behind.host("HTTPS_PROXY", &url).call("list_rooms", "{}"));
+    let head = behind.proxy.connections()[0].head.to_lowercase();
+    // The base64 of "user:p@ss", in lower case.
+    assert!(head.contains("proxy-authorization: basic dxnlcjpwqhnz"), "{head}");
+    assert!(!head.contains("\nauthorization"), "{head}");
+}
+
+#[test]
+fn case_107_a_loopback_relay_and_a_plain_http_relay_are_never_asked_through_a_proxy() {
+    let authority = Authority::new();
+    let secure = secure(authority.issue(&["127.0.0.1", "localhost"]));
+    let plain = Relay::start(Options::default());
+    let ca = TempFile::new("ca.pem", authority.pem());
+    let proxy = Proxy::start();
+    for url in [secure.url(), secure.url_for("localhost"), plain.url(), plain.url_for("localhost")] {
+        let options = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
+            .iter()
+            .fold(trusting(&ca, &[]), |options, variable| options.env(variable, proxy.url()));
+        assert_answered(&Host::at(&url, options).call("list_rooms", "{}"));
+    }
+    assert!(proxy.connections().is_empty());
+}
+
+#[test]
+fn case_107_no_proxy_keeps_the_relay_it_names_away_from_the_proxy() {
+    let behind = BehindProxy::start();
+    for (no_proxy, used) in [
+        ("relay.test", false),
+        (".test", false),
+        ("*", false),
+        ("other.test,127.0.0.1", true),
+        ("lay.test", true),
+    ] {
+        let before = behind.proxy.connections().len();
+        let options = trusting(&behind.ca, &["--timeout", "1"]).env("HTTPS_PROXY", behind.proxy.url());
+        let mut host = Host::at("https://relay.test", options.env("NO_PROXY", no_proxy));
+        let answer = host.call("list_rooms", "{}");
+        assert_eq!(behind.proxy.connections().len() > before, used, "{no_proxy}: {answer}");
+    }
+}
+
+#[test]
+fn case_107_a_proxy_that_is_down_or_refuses_is_named_without_its_password() {
+    let behind = BehindProxy::start();
+    let refused = |host: &mut Host, place: &str| {
+        let text = error_text(&host.call("list_rooms", "{}")).to_owned();
+        assert!(
+            text.starts_with(&format!("transport: cannot connect through the proxy {place}: ")),
+            "{text}"
+        );
+        assert!(!text.contains("secret"), "{text}");
+        host.assert_alive();
+    };
+    let place = behind.proxy.url().replace("http://", "");
+    behind.proxy.refuse_with("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
+    refused(&mut behind.host("HTTPS_PROXY", &format!("http://user:secret@{place}")), &place);
+    behind.proxy.refuse_with("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n");
+    refused(&mut behind.host("HTTPS_PROXY", &format!("http://{place}")), &place);
+    behind.proxy.refuse_with("nonsense\r\n\r\n");
+    refused(&mut behind.host("HTTPS_PROXY", &format!("http://{place}")), &place);
+    let BehindProxy { relay, proxy, ca } = behind;
+    drop(proxy);
+    let options = trusting(&ca, &[]).env("HTTPS_PROXY", format!("http://user:secret@{place}"));
+    refused(&mut Host::at("https://relay.test", options), &place);
+    assert!(relay.requests().is_empty());
+}
+
+#[test]
+fn http_2_is_spoken_where_the_relay_offers_it() {
+    let authority = Authority::new();
+    let ca = TempFile::new("ca.pem", authority.pem());
+    for offered in [true, false] {
+        let tls = authority.issue(&["127.0.0.1"]);
+        let relay = secure(if offered { tls.with_http2() } else { tls });
+        let mut host = Host::with(&relay, trusting(&ca, &["--allow-writes"]));
+        assert_eq!(host.ask("tools/list", "{}")["result"]["tools"].as_array().map(Vec::len), Some(36));
+        assert_answered(&host.call("list_rooms", "{}"));
+        assert_answered(&host.call("post_message", r#"{"room":"general","content":"over TLS"}"#));
+        let posts = relay.posts();
+        assert_eq!(posts.len(), 4);
+        assert!(posts.iter().all(|post| post.http2 == offered && post.proof.is_some()));
+        assert_eq!(relay.connections(), 1);
+    }
+}
+
+#[test]
+fn http_2_refusals_and_cancellations_are_not_repeated_by_the_http_client() {
+    let authority = Authority::new();
+    let ca = TempFile::new("ca.pem", authority.pem());
+    let relay = secure(authority.issue(&["127.0.0.1"]).with_http2());
+    let mut host = Host::with(&relay, trusting(&ca, &["--allow-writes"]));
+    assert_answered(&host.call("list_rooms", "{}"));
+    for ending in [Reply::reset(), Reply::close()] {
+        relay.clear_requests();
+        relay.script(Matcher::tool("post_message"), ending);
+        let text = error_text(&host.call("post_message", r#"{"room":"general","content":"x"}"#)).to_owned();
+        assert!(text.starts_with("transport: "), "{text}");
+        assert_eq!(relay.posts().len(), 1, "{text}");
+    }
+    assert_answered(&host.call("list_rooms", "{}"));
+}
+
+#[test]
+fn large_requests_and_answers_pass_over_tls_and_http_2() {
+    let authority = Authority::new();
+    let ca = TempFile::new("ca.pem", authority.pem());
+    for http2 in [true, false] {
+        let tls = authority.issue(&["127.0.0.1"]);
+        let tls = Some(if http2 { tls.with_http2() } else { tls });
+        let relay = Relay::start(Options { tls, body_limit: 16 << 20, ..Options::default() });
+        let image = format!(
+            r#"{{"content":[{{"type":"image","mimeType":"image/png","data":"{}"}}]}}"#,
+            "A".repeat(4 << 20)
+        );
+        relay.script(Matcher::tool("list_jobs"), Reply::result_text(&image));
+        let mut host = Host::with(&relay, trusting(&ca, &[]));
+        let arguments = format!(r#"{{"q":"{}"}}"#, "a".repeat(8 << 20));
+        let answer = host.call("list_jobs", &arguments);
+        assert_eq!(answer["result"]["content"][0]["data"].as_str().map(str::len), Some(4 << 20));
+        assert_eq!(relay.calls_of("list_jobs")[0].arguments(), Some(&*arguments));
+    }
+}
+
+#[test]
+fn a_compressed_answer_is_read_over_tls_too() {
+    let authority = Authority::new();
+    let ca = TempFile::new("ca.pem", authority.pem());
+    let relay = secure(authority.issue(&["127.0.0.1"]).with_http2());
+    relay.script_always(
+        Matcher::any(),
+        Reply::map(|_, answer| {
+            let body = faults::gzip(&answer.body);
+            answer.header("Content-Encoding", "gzip").body(body)
+        }),
+    );
+    assert_answered(&Host::with(&relay, trusting(&ca, &[])).call("list_rooms", "{}"));
+}
+
+/// A mount namespace (and where asked a network namespace) in which name resolution is the test's own.
+/// Dropping it removes its files.
+struct NameService {
+    script: TempFile,
+    _files: Vec<TempFile>,
+}
+
+impl NameService {
+    /// The machine's network, with these lines as /etc/hosts.
+    fn with_hosts(lines: &str) -> Option<Self> {
+        let hosts = TempFile::new("hosts", lines);
+        let setup = format!("mount --bind {} /etc/hosts", hosts.path());
+        Self::new("--mount", &setup, vec![hosts])
+    }
+
+    /// A network of its own with nothing but loopback, in which names are asked of this server.
+    fn asking(server: &str, setup: &str) -> Option<Self> {
+        let resolv =
+            TempFile::new("resolv.conf", &format!("nameserver {server}\noptions timeout:30 attempts:5\n"));
+        let setup =
+            format!("ip link set lo up && {setup} && mount --bind {} /etc/resolv.conf", resolv.path());
+        Self::new("--mount --net", &setup, vec![resolv])
+    }
+
+    fn new(namespaces: &str, setup: &str, files: Vec<TempFile>) -> Option<Self> {
+        let unshare = format!("unshare {namespaces} sh -c '{setup}'");
+        let tried = Command::new("sh").args(["-c", &unshare]).output();
+        if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+            let why = tried.map_or_else(
+                |e| e.to_string(),
+                |output| String::from_utf8_lossy(&output.stderr).into_owned(),
+            );
+            eprintln!("left out: no namespace can be made here ({})", why.trim());
+            return None;
+        }
+        let tinyagent = program("tinyagent");
+        let text = format!(
+            "#!/bin/sh\nexec unshare {namespaces} sh -c '{setup} && exec \"$0\" \"$@\"' {} \"$@\"\n",
+            tinyagent.display()
+        );
+        let script = TempFile::new("in-namespace", &text);
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&script.0, executable).expect("our own file");
+        Some(NameService { script, _files: files })
+    }
+
+    fn host(&self, url: &str, args: &[&str]) -> Host {
+        Host::at(url, HostOptions { program: Some(self.script.0.clone()), ..HostOptions::args(args) })
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_resolved_is_a_transport_error() {
+    // Nothing listens on port 53 of this loopback, which the kernel says at once.
+    let Some(names) = NameService::asking("127.0.0.53", "true") else { return };
+    let mut host = names.host("http://relay.test", &["--allow-writes", "--timeout", "20"]);
+    for tool in ["list_rooms", "post_message"] {
+        let text = error_text(&host.call(tool, "{}")).to_owned();
+        assert!(text.starts_with("transport: cannot connect to relay.test:80: "), "{text}");
+        assert!(!text.contains("may have taken effect"), "{text}");
+    }
+    let report = host.call("tiny_diagnose", "{}")["result"]["structuredContent"].take();
+    assert_eq!(report["verdict"], "unreachable");
+    assert_eq!(host.end().code, Some(0));
+}
+
+#[test]
+fn a_name_server_that_is_silent_holds_up_neither_ping_nor_the_end() {
+    // A veth whose other end is up and silent: what is sent to a neighbour that never answers just waits.
+    let setup = "ip link add quiet0 type veth peer name quiet1 && ip addr add 192.0.2.1/24 dev quiet0 \
+                 && ip link set quiet0 up && ip link set quiet1 up \
+                 && ip neigh add 192.0.2.53 lladdr 02:00:00:00:00:35 dev quiet0";
+    let Some(names) = NameService::asking("192.0.2.53", setup) else { return };
+    let mut host = names.host("https://relay.test", &["--allow-writes", "--timeout", "2"]);
+    let listing = host.take_id();
+    host.send(&tinyagent_harness::request(listing, "tools/list", "{}"));
+    let calls = [host.begin_call("list_rooms", "{}"), host.begin_call("post_message", "{}")];
+    host.assert_alive();
+    assert_eq!(error_text(&host.answer(calls[0])), "transport: relay.test did not answer in time");
+    assert!(error_text(&host.answer(calls[1])).ends_with("the call was not sent"));
+    host.assert_alive();
+    host.begin_call("list_rooms", "{}");
+    let ended = host.end();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.took < Duration::from_secs(2), "{:?}", ended.took);
+}
+
+#[test]
+fn the_command_reports_a_relay_that_cannot_be_found() {
+    let output =
+        run(&["diagnose", "--relay", "http://relay.invalid", "--timeout", "1"], &[(KEY_VARIABLE, KEY)]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("tinyagent: unreachable: the relay does not answer"), "{stderr}");
+}
