@@ -1,0 +1,1 @@
+//! What the source tree and the built programs are made of.
