@@ -7,13 +7,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use thiserror::Error;
 
 use tinyagent_protocol::policy::{DEFAULT_EVENTS_PER_MINUTE, Policy, PolicyError};
 use tinyagent_protocol::relay_url::{RelayUrl, RelayUrlError};
 
+use crate::config::HostKind;
 use crate::diagnose::{BadNeeds, Needs};
 use crate::launch::{KeyEnv, KeyEnvError, check_key_env_name};
 
@@ -25,10 +26,12 @@ const DEFAULT_CALL_SECONDS: u64 = 120;
 pub enum Task {
     /// `tinyagent mcp`.
     Mcp(Options),
-    /// `tinyagent diagnose`.
-    Diagnose(Options, Needs),
+    /// `tinyagent diagnose`; the flag asks for a report that people read.
+    Diagnose(Options, Needs, bool),
     /// `tinyagent keygen`.
     Keygen,
+    /// `tinyagent config`: the entry for this host, with these arguments for the program.
+    Config(HostKind, Vec<String>, Options),
     /// A help or version text for stdout.
     Print(String),
 }
@@ -81,26 +84,7 @@ pub fn command() -> Command {
     let mcp = Command::new("mcp")
         .about("Serve MCP on stdin and stdout; the host starts this")
         .args(common())
-        .arg(option("tools", "NAMES", "Offer exactly these tools, in this order (comma-separated)"))
-        .arg(flag("allow-writes", "Offer the tools that publish, and sign for them what the catalog allows"))
-        .arg(
-            option("max-events-per-minute", "N", "Sign at most this many events a minute [default: 600]")
-                .value_parser(value_parser!(u32).range(1..))
-                .conflicts_with("signer"),
-        )
-        .arg(
-            option(
-                "max-proofs-per-minute",
-                "N",
-                "Sign at most this many requests a minute [default: no bound]",
-            )
-            .value_parser(value_parser!(u32).range(1..))
-            .conflicts_with("signer"),
-        )
-        .arg(
-            option("audit-log", "PATH", "Record each decision of the signer in this file, never any content")
-                .conflicts_with("signer"),
-        )
+        .args(serving())
         .after_help(
             "Example:\n  TINY_PRIVATE_KEY=nsec1… tinyagent mcp --relay https://relay.example --allow-writes",
         );
@@ -109,10 +93,18 @@ pub fn command() -> Command {
         .args(common())
         .arg(option("rooms", "IDS", "Rooms the agent needs (comma-separated)"))
         .arg(option("kinds", "NUMBERS", "Event kinds the agent needs (comma-separated)"))
+        .arg(flag("human", "Print a short report to read instead of JSON"))
         .after_help(
             "Exit status: 0 ok; 2 needs-grant, not-a-member, unauthorized; 3 unreachable, error; 1 bad usage.\n\n\
              Example:\n  tinyagent diagnose --relay https://relay.example --rooms general --kinds 9,12",
         );
+    let hosts = HostKind::ALL.map(|(name, _)| PossibleValue::new(name));
+    let config = Command::new("config")
+        .about("Print the ready entry for a host's configuration, the key by its variable's name")
+        .arg(Arg::new("host").value_name("HOST").required(true).value_parser(hosts).help("The host"))
+        .args(common())
+        .args(serving())
+        .after_help("Example:\n  tinyagent config hermes --relay https://relay.example --allow-writes");
     let keygen = Command::new("keygen")
         .about("Make a new key and print it as one JSON line; the only command that prints a secret");
     Command::new("tinyagent")
@@ -121,6 +113,7 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .subcommand(mcp)
         .subcommand(diagnose)
+        .subcommand(config)
         .subcommand(keygen)
         .disable_help_subcommand(true)
         .after_help("Errors and log lines go to stderr; RUST_LOG selects more of them.")
@@ -146,6 +139,21 @@ fn common() -> [Arg; 6] {
     ]
 }
 
+/// What only a server has.
+fn serving() -> [Arg; 5] {
+    let bound = |name, about| {
+        option(name, "N", about).value_parser(value_parser!(u32).range(1..)).conflicts_with("signer")
+    };
+    [
+        option("tools", "NAMES", "Offer exactly these tools, in this order (comma-separated)"),
+        flag("allow-writes", "Offer the tools that publish, and sign for them what the catalog allows"),
+        bound("max-events-per-minute", "Sign at most this many events a minute [default: 600]"),
+        bound("max-proofs-per-minute", "Sign at most this many requests a minute [default: no bound]"),
+        option("audit-log", "PATH", "Record each decision of the signer in this file, never any content")
+            .conflicts_with("signer"),
+    ]
+}
+
 fn option(name: &'static str, value: &'static str, about: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(about).value_parser(NonEmptyStringValueParser::new())
 }
@@ -166,22 +174,46 @@ pub fn read(args: Vec<OsString>) -> Result<Task, UsageError> {
             "a command line holds no key{place}: put it into a variable, and treat this one as exposed"
         )));
     }
-    let matches = match command().try_get_matches_from(args) {
+    let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) if !error.use_stderr() => return Ok(Task::Print(error.render().to_string())),
         Err(error) => return Err(UsageError::Usage(one_line(&error.render().to_string()))),
     };
     match matches.subcommand() {
-        Some(("mcp", matches)) => {
-            let tools = matches.get_one::<String>("tools").map(String::as_str);
-            Ok(Task::Mcp(options(matches, tools, matches.get_flag("allow-writes"))?))
+        Some(("mcp", matches)) => Ok(Task::Mcp(serving_options(matches)?)),
+        Some(("config", matches)) => {
+            let word = matches.get_one::<String>("host").map_or("", String::as_str);
+            let known = HostKind::ALL.into_iter().find(|(name, _)| *name == word);
+            let host = known.map(|(_, host)| host).ok_or_else(|| UsageError::Usage("unknown host".into()))?;
+            let options = serving_options(matches)?;
+            Ok(Task::Config(host, server_args(&args, word), options))
         }
         Some(("diagnose", matches)) => {
             let options = options(matches, None, false)?;
-            Ok(Task::Diagnose(options, needs(matches)?))
+            Ok(Task::Diagnose(options, needs(matches)?, matches.get_flag("human")))
         }
         _ => Ok(Task::Keygen),
     }
+}
+
+fn serving_options(matches: &ArgMatches) -> Result<Options, UsageError> {
+    let tools = matches.get_one::<String>("tools").map(String::as_str);
+    options(matches, tools, matches.get_flag("allow-writes"))
+}
+
+/// The arguments with which a host starts the server: those of `config` without the host's word.
+fn server_args(args: &[OsString], host: &str) -> Vec<String> {
+    let mut rest = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+    let mut server = vec!["mcp".to_owned()];
+    let mut leave_out = vec!["config".to_owned(), host.to_owned()];
+    server.extend(rest.by_ref().filter(|arg| match leave_out.iter().position(|word| word == arg) {
+        Some(at) => {
+            leave_out.remove(at);
+            false
+        }
+        None => true,
+    }));
+    server
 }
 
 fn options(matches: &ArgMatches, tools: Option<&str>, allow_writes: bool) -> Result<Options, UsageError> {

@@ -5,6 +5,7 @@
 
 mod bridge;
 mod cli;
+mod config;
 mod diagnose;
 pub mod failure;
 pub mod host;

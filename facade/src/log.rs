@@ -79,7 +79,7 @@ fn write_line(line: &[u8]) {
     }
 }
 
-/// Tells the person who started the program why it does not go on.
-pub fn fatal(message: &dyn std::fmt::Display) {
+/// Tells the person who started the program something on one line: mostly why it does not go on.
+pub fn tell(message: &dyn std::fmt::Display) {
     write_line(crate::failure::one_line_of_any_length(&message.to_string()).as_bytes());
 }

@@ -27,6 +27,7 @@ use tinyagent_protocol::report::{Measure, State};
 
 use crate::bridge::Bridge;
 use crate::cli::{self, Options, Task, UsageError};
+use crate::config::{Entry, HostKind};
 use crate::diagnose::{Diagnosis, Needs};
 use crate::launch::{self, Child, LaunchError, SignerLink, Stage};
 use crate::log;
@@ -78,7 +79,7 @@ pub fn main() -> ExitCode {
     match run(std::env::args_os().collect()) {
         Ok(status) => status,
         Err(error) => {
-            log::fatal(&error);
+            log::tell(&error);
             ExitCode::FAILURE
         }
     }
@@ -100,8 +101,9 @@ fn run(mut args: Vec<OsString>) -> Result<ExitCode, StartError> {
             return Ok(ExitCode::SUCCESS);
         }
         Task::Keygen => return keygen(),
+        Task::Config(host, server_args, options) => return config(host, &server_args, &options),
         Task::Mcp(options) => (options, None),
-        Task::Diagnose(options, needs) => (options, Some(needs)),
+        Task::Diagnose(options, needs, human) => (options, Some((needs, human))),
     };
     match stage {
         Stage::First => first_stage(&args, &options),
@@ -118,6 +120,17 @@ fn keygen() -> Result<ExitCode, StartError> {
     let program = launch::signer_path()?;
     let error = std::process::Command::new(&program).arg("keygen").exec();
     Err(StartError::Keygen(program.display().to_string(), error))
+}
+
+/// Prints a host's entry on stdout, and where it goes on stderr.
+fn config(host: HostKind, server_args: &[String], options: &Options) -> Result<ExitCode, StartError> {
+    let program = launch::signer_path()?.with_file_name("tinyagent");
+    let key_env = options.signer.is_none().then_some(options.key_env.as_str());
+    let entry = Entry { program: &program, args: server_args, key_env };
+    // Nothing sensible is left to do where stdout is closed.
+    let _ = io::stdout().write_all(entry.text(host).as_bytes());
+    log::tell(&format_args!("{}", host.advice(options.key_env.as_str())));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Starts the signer, hears that it stands, erases the key and becomes the second stage.
@@ -229,7 +242,11 @@ fn check_description(description: &Description, policy: &Policy) -> Result<Publi
 }
 
 /// Closes this process in and does what was asked.
-fn second_stage(options: Options, needs: Option<Needs>, link: SignerLink) -> Result<ExitCode, StartError> {
+fn second_stage(
+    options: Options,
+    needs: Option<(Needs, bool)>,
+    link: SignerLink,
+) -> Result<ExitCode, StartError> {
     log::start(options.verbose);
     let proxy = RelayProxy::from_environment(options.policy.relay());
     let roots = Roots::prepare(options.policy.relay());
@@ -280,7 +297,7 @@ fn insist(facade: &[Measure]) -> Result<(), StartError> {
 /// What the second stage was started for; gives the exit status.
 async fn work(
     options: Options,
-    needs: Option<Needs>,
+    needs: Option<(Needs, bool)>,
     (proxy, roots): (Option<RelayProxy>, Roots),
     facade: Vec<Measure>,
     socket: std::os::unix::net::UnixStream,
@@ -308,7 +325,7 @@ async fn work(
             let server = Rc::new(Server::new(bridge, diagnosis, options.call_limit));
             serve(server).await.map_err(StartError::Runtime)
         }
-        Some(needs) => Ok(i32::from(diagnose(&bridge, &diagnosis, needs).await)),
+        Some((needs, human)) => Ok(i32::from(diagnose(&bridge, &diagnosis, needs, human).await)),
     }
 }
 
@@ -338,14 +355,14 @@ fn announce(relay: &RelayUrl, pubkey: PublicKey, description: &Description, faca
     }
 }
 
-async fn diagnose(bridge: &Bridge, diagnosis: &Diagnosis, needs: Needs) -> u8 {
+async fn diagnose(bridge: &Bridge, diagnosis: &Diagnosis, needs: Needs, human: bool) -> u8 {
     let report = diagnosis.report(bridge, needs).await;
-    let text = report.to_pretty_json() + "\n";
+    let text = if human { report.to_text() } else { report.to_pretty_json() + "\n" };
     // A closed stdout leaves the exit status as the answer.
     let _ = io::stdout().write_all(text.as_bytes());
     let status = report.verdict.exit_status();
     if status != 0 {
-        log::fatal(&report.summary());
+        log::tell(&report.summary());
     }
     status
 }

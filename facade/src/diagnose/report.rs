@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use tinyagent_protocol::event::PublicKey;
-use tinyagent_protocol::report::Measure;
+use tinyagent_protocol::report::{Measure, State};
 
 use super::{Diagnosis, Needs, Verdict};
 use crate::failure::one_line;
@@ -151,6 +151,36 @@ impl Report {
     pub fn to_json(&self) -> String {
         let json = serde_json::to_string(self).unwrap_or_else(|_| "{}".into());
         crate::result::clean(&json)
+    }
+
+    /// The report in a few lines for a person.
+    pub fn to_text(&self) -> String {
+        let works = |ok: bool, error: &Option<String>| match (ok, error) {
+            (true, _) => "ok".to_owned(),
+            (false, Some(error)) => format!("no: {error}"),
+            (false, None) => "no".to_owned(),
+        };
+        let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".into());
+        let measures = self.signer.hardening.iter().chain(&self.facade.hardening);
+        let (on, off): (Vec<&Measure>, Vec<&Measure>) =
+            measures.partition(|measure| measure.state == State::On);
+        let mut text = format!(
+            "relay      {}\nkey        {}\nreachable  {}\nsignature  {}\nrole       {}\ngrant      {}\nisolation  {} of {} on\n",
+            self.relay,
+            self.pubkey,
+            works(self.transport.ok, &self.transport.error),
+            works(self.authentication.ok, &self.authentication.error),
+            known(&self.role),
+            known(&self.state),
+            on.len(),
+            on.len() + off.len()
+        );
+        for measure in off {
+            let why = measure.why.as_deref().unwrap_or("no reason known");
+            text.push_str(&format!("           {}: {}\n", measure.measure, one_line(why)));
+        }
+        text.push_str(&format!("{}\n", self.summary()));
+        text
     }
 
     /// The report as indented JSON; the relay's own values stay on one line each.
