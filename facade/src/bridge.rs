@@ -45,9 +45,7 @@ pub struct Bridge {
 pub struct HostCall {
     /// The tool.
     pub tool: &'static Tool,
-    /// The host's line.
-    pub line: Bytes,
-    /// The arguments, a part of the line; empty where the host gave none.
+    /// The arguments as the host wrote them; empty where it gave none.
     pub arguments: Bytes,
 }
 
@@ -187,8 +185,8 @@ impl Bridge {
                 request: Request::CallTool(request()),
                 client: label.as_deref().map(Cow::Borrowed),
             };
-            let authorization = self.signer.proof(&message, &call.line).await.map_err(signer_failure)?;
-            let body = RequestBody::new(&approved.body(), &call.line);
+            let authorization = self.signer.proof(&message, &call.arguments).await.map_err(signer_failure)?;
+            let body = RequestBody::new(&approved.body(), &call.arguments);
             let post = self.tool_post(call.tool, arguments, headers, authorization, body);
             match self.relay.post(post, deadline).await {
                 Ok(http) => match answer::read(http, id) {
@@ -241,8 +239,8 @@ impl Bridge {
         let label = self.label();
         let message =
             Message { request: Request::Publish(request(id)), client: label.as_deref().map(Cow::Borrowed) };
-        let published = self.signer.publish(&message, &call.line, template, self.pubkey).await?;
-        let body = RequestBody::new(&approved.body(&published.event), &call.line);
+        let published = self.signer.publish(&message, &call.arguments, template, self.pubkey).await?;
+        let body = RequestBody::new(&approved.body(&published.event), &call.arguments);
         let (event, created_at) = (published.event.id.to_string(), published.event.event.created_at);
         Ok(Submission { id, arguments, event, created_at, authorization: published.authorization, body })
     }

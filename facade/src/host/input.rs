@@ -22,8 +22,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// How much is read at a time within a long line.
 const LARGE_CHUNK_BYTES: usize = 1 << 20;
 
-/// A buffer above this is not kept for the next line.
-const KEEP_BYTES: usize = 256 << 10;
+/// A buffer above this is not kept for the next line, and a line above it has memory of its own.
+pub const KEEP_BYTES: usize = 256 << 10;
 
 /// What the host's stdin gave.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,6 +79,11 @@ impl Lines {
                 Some(at) => {
                     let mut line = self.buffer.split_to(self.searched + at + 1);
                     self.searched = 0;
+                    self.begun = true;
+                    if line.len() > KEEP_BYTES {
+                        // A small line that came along would keep the large one's memory as long as itself.
+                        self.buffer = BytesMut::from(&self.buffer[..]);
+                    }
                     if std::mem::take(&mut self.skipping) {
                         continue;
                     }

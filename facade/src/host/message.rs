@@ -15,6 +15,8 @@ pub const INVALID_REQUEST: i32 = -32600;
 pub const METHOD_NOT_FOUND: i32 = -32601;
 /// JSON-RPC: the parameters are not the method's.
 pub const INVALID_PARAMS: i32 = -32602;
+/// JSON-RPC: the request is valid and is not carried out.
+pub const INTERNAL_ERROR: i32 = -32603;
 
 /// A request's id as the host wrote it, a string or a number, so that it is echoed digit by digit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

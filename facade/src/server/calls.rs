@@ -16,8 +16,14 @@ use crate::host::message::Id;
 /// The most calls that wait.
 const MAX_WAITING: usize = 4096;
 
-/// The most bytes of lines that wait or are being called with, but for a single call of any size.
+/// The most bytes of arguments that wait or are being called with, but for a single call of any size.
 const MAX_WAITING_BYTES: usize = 48 << 20;
+
+/// The most requests that are unanswered, calls that wait included.
+const MAX_UNANSWERED: usize = 8192;
+
+/// The most bytes of their ids.
+const MAX_ID_BYTES: usize = 4 << 20;
 
 /// A request of the host that is not answered yet.
 pub struct Pending {
@@ -37,15 +43,25 @@ impl Pending {
 #[derive(Default)]
 pub struct PendingRequests {
     requests: RefCell<Vec<Rc<Pending>>>,
+    id_bytes: Cell<usize>,
     done: Notify,
 }
 
 impl PendingRequests {
     /// Notes a request.
-    pub fn begin(&self, id: Id) -> Rc<Pending> {
+    ///
+    /// # Errors
+    /// The id itself, where too many requests are unanswered.
+    pub fn begin(&self, id: Id) -> Result<Rc<Pending>, Id> {
+        let mut requests = self.requests.borrow_mut();
+        let id_bytes = self.id_bytes.get() + id.as_str().len();
+        if requests.len() >= MAX_UNANSWERED || id_bytes > MAX_ID_BYTES {
+            return Err(id);
+        }
+        self.id_bytes.set(id_bytes);
         let pending = Rc::new(Pending { id, cancelled: Cell::new(false) });
-        self.requests.borrow_mut().push(pending.clone());
-        pending
+        requests.push(pending.clone());
+        Ok(pending)
     }
 
     /// Forgets a request that was answered or dropped.
@@ -53,6 +69,7 @@ impl PendingRequests {
         let mut requests = self.requests.borrow_mut();
         if let Some(at) = requests.iter().position(|other| Rc::ptr_eq(other, pending)) {
             requests.swap_remove(at);
+            self.id_bytes.set(self.id_bytes.get() - pending.id.as_str().len());
         }
         if requests.is_empty() {
             self.done.notify_waiters();
@@ -104,14 +121,22 @@ impl CallQueue {
     /// The call itself, where too many or too large ones wait.
     pub fn push(&self, call: QueuedCall) -> Result<(), QueuedCall> {
         let mut waiting = self.waiting.borrow_mut();
-        let bytes = self.bytes.get() + call.call.arguments.len();
-        if waiting.len() >= MAX_WAITING || (bytes > MAX_WAITING_BYTES && self.bytes.get() > 0) {
+        if waiting.len() >= MAX_WAITING || !self.reserve(call.call.arguments.len()) {
             return Err(call);
         }
-        self.bytes.set(bytes);
         waiting.push_back(call);
         self.arrived.notify_one();
         Ok(())
+    }
+
+    /// Takes room for the arguments of a call; false where there is none.
+    pub fn reserve(&self, argument_bytes: usize) -> bool {
+        let bytes = self.bytes.get() + argument_bytes;
+        let fits = bytes <= MAX_WAITING_BYTES || self.bytes.get() == 0;
+        if fits {
+            self.bytes.set(bytes);
+        }
+        fits
     }
 
     /// The next call that waits, cancelled ones included.
