@@ -145,7 +145,9 @@ fn serving() -> [Arg; 5] {
         option(name, "N", about).value_parser(value_parser!(u32).range(1..)).conflicts_with("signer")
     };
     [
-        option("tools", "NAMES", "Offer exactly these tools, in this order (comma-separated)"),
+        // An empty list has the policy's own words.
+        option("tools", "NAMES", "Offer exactly these tools, in this order (comma-separated)")
+            .value_parser(value_parser!(String)),
         flag("allow-writes", "Offer the tools that publish, and sign for them what the catalog allows"),
         bound("max-events-per-minute", "Sign at most this many events a minute [default: 600]"),
         bound("max-proofs-per-minute", "Sign at most this many requests a minute [default: no bound]"),

@@ -12,8 +12,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
 
 use tinyagent_protocol::VERSION;
@@ -24,6 +25,7 @@ use tinyagent_protocol::policy::shown;
 use crate::bridge::{Bridge, HostCall};
 use crate::diagnose::{self, Diagnosis};
 use crate::failure::Failure;
+use crate::host;
 use crate::host::message::{self, Id, Message};
 use crate::host::output::Output;
 use crate::relay::answer::Hint;
@@ -35,6 +37,9 @@ use table::Table;
 const HOST_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 const DEFAULT_HOST_VERSION: &str = "2025-06-18";
 
+/// How many diagnoses run at a time.
+const MAX_DIAGNOSES: usize = 4;
+
 /// A server for one host.
 pub struct Server {
     bridge: Rc<Bridge>,
@@ -43,6 +48,7 @@ pub struct Server {
     output: Output,
     pending: PendingRequests,
     queue: CallQueue,
+    diagnosing: Semaphore,
     call_limit: Duration,
 }
 
@@ -56,6 +62,7 @@ impl Server {
             output: Output::new(),
             pending: PendingRequests::default(),
             queue: CallQueue::default(),
+            diagnosing: Semaphore::new(MAX_DIAGNOSES),
             call_limit,
         }
     }
@@ -109,13 +116,20 @@ impl Server {
         }
     }
 
+    /// Notes a request that is not answered at once; where too many are, it is answered with an error.
+    fn begin(&self, id: Id) -> Option<Rc<Pending>> {
+        let begun = self.pending.begin(id);
+        begun.map_err(|id| self.send_error(Some(&id), message::INTERNAL_ERROR, TOO_MANY_REQUESTS)).ok()
+    }
+
     fn list_tools(self: &Rc<Self>, id: Id) {
-        let pending = self.pending.begin(id);
+        let Some(pending) = self.begin(id) else { return };
         let server = self.clone();
         spawn_local(async move {
             let loading = server.clone();
             // A panic while loading leaves the table as it was; the list is answered all the same.
             let _ = spawn_local(async move { loading.table.ensure().await }).await;
+            server.output.room().await;
             server.answer(&pending, table::pieces(server.table.listing()));
         });
     }
@@ -131,7 +145,7 @@ impl Server {
         let arguments = match params.get("arguments") {
             None => Bytes::new(),
             Some(arguments) if arguments.is_null() => Bytes::new(),
-            Some(arguments) if arguments.is_object() => line.slice_ref(arguments.text().as_bytes()),
+            Some(arguments) if arguments.is_object() => kept_apart(line, arguments.text()),
             Some(_) => return invalid("Invalid params: arguments must be an object"),
         };
         if name == diagnose::TOOL_NAME {
@@ -140,25 +154,48 @@ impl Server {
         let Some(tool) = self.bridge.policy.exposed_tool(&name) else {
             return invalid(&format!("Unknown tool: {}", shown(&name)));
         };
-        let pending = self.pending.begin(id);
-        let call = HostCall { tool, line: line.clone(), arguments };
+        let Some(pending) = self.begin(id) else { return };
+        let call = HostCall { tool, arguments };
         let deadline = Instant::now() + self.call_limit;
         if let Err(refused) = self.queue.push(QueuedCall { pending, call, deadline }) {
-            let failure = Failure::not_sent("too many calls are waiting; the call was not sent");
-            self.answer(&refused.pending, HostResult::error(failure.to_string()).into_pieces());
+            self.refuse_to_wait(&refused.pending);
         }
     }
 
+    fn refuse_to_wait(&self, pending: &Rc<Pending>) {
+        let failure = Failure::not_sent("too many calls are waiting; the call was not sent");
+        self.answer(pending, HostResult::error(failure.to_string()).into_pieces());
+    }
+
+    /// Diagnoses beside the calls, a few at a time.
     fn diagnose(self: &Rc<Self>, id: Id, arguments: Bytes) {
-        let pending = self.pending.begin(id);
+        let Some(pending) = self.begin(id) else { return };
+        let argument_bytes = arguments.len();
+        if !self.queue.reserve(argument_bytes) {
+            return self.refuse_to_wait(&pending);
+        }
         let server = self.clone();
         spawn_local(async move {
             let asking = server.clone();
-            let report =
-                spawn_local(async move { asking.diagnosis.tool(&asking.bridge, &arguments).await }).await;
-            let result = report.unwrap_or_else(|_| HostResult::error(INTERNAL_ERROR));
+            let asked = spawn_local(async move {
+                match timeout(asking.call_limit, asking.diagnosing.acquire()).await {
+                    Ok(_turn) => asking.diagnosis.tool(&asking.bridge, &arguments).await,
+                    Err(_) => HostResult::error(asking.late().to_string()),
+                }
+            });
+            let result = asked.await.unwrap_or_else(|_| HostResult::error(INTERNAL_ERROR));
+            server.queue.done(argument_bytes);
+            server.output.room().await;
             server.answer(&pending, result.into_pieces());
         });
+    }
+
+    /// What a call is told whose time was over before its turn came.
+    fn late(&self) -> Failure {
+        Failure::not_sent(format!(
+            "{} s passed while earlier calls were waited for; the call was not sent",
+            self.call_limit.as_secs()
+        ))
     }
 
     /// Forwards calls, one after the other, for the life of the process.
@@ -186,11 +223,7 @@ impl Server {
     async fn forward(&self, call: HostCall, deadline: Instant) -> (HostResult, bool) {
         let began = Instant::now();
         if began >= deadline {
-            let failure = Failure::not_sent(format!(
-                "{} s passed while earlier calls were waited for; the call was not sent",
-                self.call_limit.as_secs()
-            ));
-            return (HostResult::error(failure.to_string()), false);
+            return (HostResult::error(self.late().to_string()), false);
         }
         let outcome = self.bridge.call(&call, deadline, &self.table).await;
         let spent = began.elapsed().as_millis();
@@ -229,6 +262,19 @@ impl Server {
         push_host_string(&mut line, message);
         line.push_str("}}");
         self.output.send([line.into()]);
+    }
+}
+
+const TOO_MANY_REQUESTS: &str = "Internal error: too many requests are unanswered";
+
+/// The arguments in memory that holds little else: a mere part of the line would keep the whole line,
+/// and whatever was read along with it, for as long as the call waits.
+fn kept_apart(line: &Bytes, arguments: &str) -> Bytes {
+    let most_of_the_line = arguments.len() > line.len() / 2;
+    if line.len() > host::input::KEEP_BYTES && most_of_the_line {
+        line.slice_ref(arguments.as_bytes())
+    } else {
+        Bytes::copy_from_slice(arguments.as_bytes())
     }
 }
 
