@@ -2,7 +2,14 @@
 //!
 //! One binary for all of it, so that it is linked once; one module a subject.
 
+mod bech32;
+mod commands;
+mod concurrency;
 mod diagnose;
+mod ends;
+mod framing;
+mod lifecycle;
+mod messages;
 mod network;
 mod outcome;
 mod relay_bodies;
@@ -12,4 +19,6 @@ mod relay_requests;
 mod relay_status;
 mod results;
 mod sign_and_resubmit;
+mod support;
 mod tool_table;
+mod tools;

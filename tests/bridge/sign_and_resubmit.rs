@@ -1,8 +1,43 @@
-//! Contract 5: what is signed, and what is not.
+//! Contract 5 and cases 74, 76, 79 and 88: what is signed, and what is not.
 
-use serde_json::json;
-use tinyagent_harness::{Host, PUBKEY};
-use tinyagent_relay::{Matcher, Options, Relay, Reply};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tinyagent_harness::{Host, HostOptions, PATIENCE, PUBKEY};
+use tinyagent_relay::{Grant, Matcher, Options, Relay, Reply, clock};
+
+use crate::support::{assert_answered, error_of, tool_error};
+use crate::tools::{READ, WRITE};
+
+const HELLO: &str = r#"{"room":"general","content":"hi"}"#;
+
+fn unexpected(kind: impl std::fmt::Display, tool: &str) -> String {
+    format!(
+        "the relay returned an unsigned event this tool is not expected to publish: kind {kind} from {tool}"
+    )
+}
+
+/// A relay whose every first answer is this template, and which takes every event.
+fn relay_that_returns(template: &str) -> Relay {
+    let relay = Relay::start(Options::default());
+    relay.script_always(
+        Matcher::when(|request| request.argument("event").is_some()),
+        Reply::result(json!({"content": [], "structuredContent": {"taken": true}})),
+    );
+    relay.script_always(Matcher::rpc("tools/call"), Reply::template(template));
+    relay
+}
+
+/// Every event that came with a call, each checked to be whole and ours.
+fn events(relay: &Relay) -> Vec<tinyagent_relay::Event> {
+    let posts = relay.posts();
+    let events: Vec<_> = posts.iter().filter_map(|request| request.event()).collect();
+    for event in &events {
+        event.verify().expect("a valid event");
+        assert_eq!(event.pubkey, PUBKEY);
+    }
+    events
+}
 
 #[test]
 fn a_posted_message_is_signed_once_submitted_once_and_readable() {
@@ -18,18 +53,533 @@ fn a_posted_message_is_signed_once_submitted_once_and_readable() {
     assert_eq!(host.end().code, Some(0));
 }
 
+/// A session in which each published thing is named by its event id.
+struct Author {
+    relay: Relay,
+    host: Host,
+    used: Vec<String>,
+}
+
+impl Author {
+    fn start() -> Self {
+        let relay = Relay::start(Options::default());
+        let host = Host::with_writes(&relay);
+        Self { relay, host, used: Vec::new() }
+    }
+
+    /// Publishes with a tool, checks the kind, and gives the event's id.
+    fn publish(&mut self, tool: &str, arguments: Value) -> String {
+        let answer = self.host.call(tool, &arguments.to_string());
+        let structured = &answer["result"]["structuredContent"];
+        assert_eq!(structured["accepted"], true, "{tool}: {answer}");
+        let event = self.relay.published().pop().expect("an event");
+        let (_, kinds) = WRITE.iter().find(|(name, _)| *name == tool).expect("a write tool");
+        assert!(kinds.contains(&event.kind), "{tool} published kind {}", event.kind);
+        assert_eq!((&json!(event.id), event.pubkey.as_str()), (&structured["event_id"], PUBKEY));
+        assert_eq!((self.relay.executed(tool), self.relay.executed(&format!("{tool}+event"))), (1, 1));
+        self.used.push(tool.into());
+        event.id
+    }
+
+    fn read(&mut self, tool: &str, arguments: Value) -> Value {
+        let answer = self.host.call(tool, &arguments.to_string());
+        assert_answered(&answer);
+        answer["result"]["structuredContent"].clone()
+    }
+}
+
 #[test]
-fn a_template_of_another_kind_is_shown_and_not_signed() {
+fn all_seventeen_publishing_tools_publish_and_what_they_published_is_readable() {
+    let mut author = Author::start();
+    let repositories = author.read("list_repositories", json!({}));
+    let owner = repositories["repositories"][0]["owner"].clone();
+    let person = "cd".repeat(32);
+
+    author.publish("post_message", json!({"room": "general", "content": "first"}));
+    let thread = author.publish("start_thread", json!({"room": "general", "title": "Beds", "content": "?"}));
+    let reply =
+        author.publish("reply_in_thread", json!({"room": "general", "root": thread, "content": "North."}));
+    author.publish("react", json!({"room": "general", "target": reply, "content": "🦀"}));
+    let room = author.read("read_room", json!({"id": "general"})).to_string();
+    assert!(room.contains("first"), "{room}");
+    let read = author.read("read_thread", json!({"id": "general", "event": thread}));
+    assert_eq!(read["replies"][0]["reactions"], json!(["🦀"]));
+
+    let issue = author.publish(
+        "create_issue",
+        json!({"owner": owner, "repo": "garden", "title": "Slugs", "content": "Many."}),
+    );
+    author.publish("comment", json!({"root": issue, "content": "Beer helps."}));
+    assert!(author.read("read_issue", json!({"id": issue})).to_string().contains("Beer helps."));
+    let request = author.publish(
+        "create_pull_request",
+        json!({
+            "owner": owner, "repo": "garden", "title": "Fence", "content": "", "commit": "a".repeat(40),
+            "clone": "https://x.example/g.git",
+        }),
+    );
+    assert!(author.read("read_pull_request", json!({"id": request})).to_string().contains("Fence"));
+
+    let page = author.publish(
+        "publish_wiki_page",
+        json!({"d": "seeds", "title": "Seeds", "content": "More.", "fork_author": owner}),
+    );
+    assert_eq!(author.read("read_wiki_page", json!({"d": "seeds"}))["version"], page);
+    let merge = author.publish("propose_wiki_merge", json!({"d": "seeds", "author": owner, "version": page}));
+    let read = author.read("read_wiki_page", json!({"d": "seeds", "author": owner}));
+    assert_eq!(read["merge_requests"], json!([merge]));
+
+    let job = author
+        .publish("request_job", json!({"content": "dig", "pubkey": person, "expiration": 4_000_000_000_u64}));
+    for (tool, status) in [
+        ("accept_job", "accepted"),
+        ("job_progress", "processing"),
+        ("job_error", "error"),
+        ("job_result", "success"),
+        ("cancel_job", "cancelled"),
+    ] {
+        author.publish(tool, json!({"job": job, "content": tool}));
+        assert_eq!(author.read("read_job", json!({"id": job}))["status"], status);
+    }
+
+    author.publish(
+        "request_decision",
+        json!({
+            "pubkey": person, "request": "approve", "content": "May I?", "room": "general",
+            "expiration": 4_000_000_000_u64,
+        }),
+    );
+    assert!(author.read("read_room", json!({"id": "general"})).to_string().contains("May I?"));
+    author.relay.set_grant(PUBKEY, Grant::active(&[], &[]));
+    author.relay.enforce_grants(true);
+    let grant = json!({"reason": "to dig", "changes": {"kinds": [30617], "rooms": ["workshop"]}});
+    author.publish("request_grant", grant);
+    assert!(author.relay.published().pop().expect("an event").tag("grant").is_some());
+
+    let mut publishing: Vec<_> = WRITE.iter().filter(|(_, kinds)| !kinds.is_empty()).map(|w| w.0).collect();
+    publishing.sort_unstable();
+    author.used.sort_unstable();
+    assert_eq!(author.used, publishing);
+    assert_eq!(author.host.end().code, Some(0));
+}
+
+#[test]
+fn upload_attachment_stores_a_file_without_an_event() {
     let relay = Relay::start(Options::default());
-    let unsigned = json!({"kind": 1, "tags": [], "content": "x", "created_at": 5});
-    let result = json!({"resultType": "complete", "content": [], "structuredContent": {"unsigned": unsigned}});
-    relay.script(Matcher::tool("post_message"), Reply::result(result));
     let mut host = Host::with_writes(&relay);
-    let answer = host.call("post_message", r#"{"room":"general","content":"hi"}"#);
-    let text = "the relay returned an unsigned event this tool is not expected to publish: kind 1 from post_message";
-    assert_eq!(answer["result"]["content"][0]["text"], text);
-    assert_eq!(answer["result"]["isError"], true);
-    assert_eq!(answer["result"]["structuredContent"]["unsigned"]["kind"], 1);
-    assert_eq!(relay.calls_of("post_message").len(), 1);
-    host.assert_alive();
+    let arguments = r#"{"room":"general","data":"aGVsbG8=","type":"text/plain","filename":"a.txt"}"#;
+    let stored = host.call("upload_attachment", arguments)["result"]["structuredContent"].clone();
+    assert_eq!(stored["size"], 5);
+    assert_eq!((relay.calls_of("upload_attachment").len(), relay.published().len()), (1, 0));
+    let read = host.call("read_attachment", &json!({"sha256": stored["sha256"]}).to_string());
+    assert!(read.to_string().contains("aGVsbG8="), "{read}");
+}
+
+#[test]
+fn case_079_each_write_tool_is_signed_for_the_kinds_of_its_row_and_for_no_other() {
+    let kinds =
+        [0, 1, 5, 7, 9, 11, 12, 818, 1111, 1617, 1618, 1621, 5000, 6000, 7000, 9007, 30392, 30617, 30818]
+            .into_iter()
+            .chain(43000..=43007)
+            .chain([65_535, 65_545, 4_294_967_305, u64::MAX]);
+    let relay = Relay::start(Options::default());
+    let mut host = Host::with(&relay, HostOptions::args(&["--allow-writes"]));
+    for kind in kinds {
+        relay.clear_script();
+        relay.script_always(
+            Matcher::when(|request| request.argument("event").is_some()),
+            Reply::result(json!({"content": [], "structuredContent": {"taken": true}})),
+        );
+        let template = format!(r#"{{"kind":{kind},"tags":[["h","general"]],"content":"x","created_at":5}}"#);
+        relay.script_always(Matcher::any(), Reply::template(&template));
+        for (tool, own) in WRITE {
+            relay.clear_requests();
+            let result = host.call(tool, "{}")["result"].clone();
+            let signed = events(&relay);
+            if own.contains(&kind) {
+                assert_eq!((signed.len(), signed[0].kind), (1, kind), "{tool}");
+                assert_eq!(result["structuredContent"]["taken"], true);
+            } else {
+                assert_eq!(result["content"], json!([{"type": "text", "text": unexpected(kind, tool)}]));
+                assert_eq!(result["isError"], true);
+                assert_eq!(result["structuredContent"]["unsigned"]["kind"], kind);
+                assert_eq!((signed.len(), relay.posts().len()), (0, 1), "{tool} with kind {kind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn case_079_an_authorization_kind_is_never_signed_and_refused_in_words_of_its_own() {
+    for kind in [22242, 24242, 27235] {
+        let relay = relay_that_returns(&format!(r#"{{"kind":{kind},"tags":[["u","x"]],"content":""}}"#));
+        let mut host = Host::with_writes(&relay);
+        for tool in WRITE.iter().map(|(name, _)| *name).chain(READ) {
+            let text = format!("refused to sign a kind {kind} authorization event returned by {tool}");
+            assert_eq!(tool_error(&host.call(tool, "{}")), text);
+        }
+        assert_eq!((events(&relay).len(), relay.posts().len()), (0, 35));
+    }
+}
+
+#[test]
+fn case_079_a_template_from_a_read_tool_is_never_signed() {
+    for (kind, writes) in [(9, true), (9, false), (1111, true), (1, true)] {
+        let relay = relay_that_returns(&format!(r#"{{"kind":{kind},"tags":[],"content":""}}"#));
+        let args: &[&str] = if writes { &["--allow-writes"] } else { &[] };
+        let mut host = Host::with(&relay, HostOptions::args(args));
+        for tool in READ {
+            let answer = host.call(tool, "{}");
+            assert_eq!(tool_error(&answer), unexpected(kind, tool));
+            assert_eq!(answer["result"]["structuredContent"]["next"], "sign");
+        }
+        assert_eq!((events(&relay).len(), relay.posts().len()), (0, 17));
+    }
+}
+
+#[test]
+fn case_079_without_allow_writes_a_write_tool_is_unknown_and_the_relay_not_contacted() {
+    let relay = Relay::start(Options::default());
+    let mut host = Host::start(&relay);
+    for (tool, _) in WRITE {
+        let answer = host.call(tool, HELLO);
+        assert_eq!(error_of(&answer).0, -32602);
+        assert_eq!(answer["error"]["message"], format!("Unknown tool: {tool}"));
+    }
+    assert_eq!(relay.connections(), 0);
+}
+
+#[test]
+fn a_write_tool_that_is_not_exposed_is_unknown_even_with_allow_writes() {
+    let relay = Relay::start(Options::default());
+    let args = ["--allow-writes", "--tools", "read_room,react"];
+    let mut host = Host::with(&relay, HostOptions::args(&args));
+    assert_eq!(error_of(&host.call("post_message", HELLO)).0, -32602);
+    assert_eq!(relay.connections(), 0);
+}
+
+#[test]
+fn a_grant_is_asked_for_and_a_decision_requested_only_from_the_tools_made_for_it() {
+    for (tag, owner) in [("grant", "request_grant"), ("request", "request_decision")] {
+        for (tool, kinds) in WRITE.iter().filter(|(_, kinds)| !kinds.is_empty()) {
+            for kind in *kinds {
+                let tags = format!(r#"[["h","general"],["{tag}","approve"]]"#);
+                let relay = relay_that_returns(&format!(r#"{{"kind":{kind},"tags":{tags},"content":""}}"#));
+                let mut host = Host::with_writes(&relay);
+                let answer = host.call(tool, "{}");
+                if *tool == owner {
+                    assert_eq!(answer["result"]["structuredContent"]["taken"], true, "{tool}");
+                    assert_eq!(events(&relay).len(), 1);
+                } else {
+                    assert_eq!(tool_error(&answer), unexpected(kind, tool));
+                    assert_eq!((events(&relay).len(), relay.posts().len()), (0, 1));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_event_argument_of_a_write_tool_is_refused_in_every_spelling_before_the_relay_is_contacted() {
+    let relay = Relay::start(Options::default());
+    let mut host = Host::with_writes(&relay);
+    for key in ["event", "Event", "EVENT", "eVeNt", r"\u0065vent", r"\u0045vent", r"EVEN\u0054"] {
+        for value in ["{}", "null", "5", r#"{"kind":9}"#] {
+            for (tool, _) in WRITE {
+                let answer = host.call(tool, &format!(r#"{{"room":"general","{key}":{value}}}"#));
+                assert_eq!(tool_error(&answer), "the event argument is filled in by tinyagent; leave it out");
+            }
+        }
+    }
+    assert_eq!(relay.connections(), 0);
+}
+
+#[test]
+fn an_event_argument_of_a_read_tool_and_look_alikes_of_a_write_tool_are_forwarded() {
+    let relay = relay_that_returns(r#"{"kind":9,"tags":[],"content":""}"#);
+    let mut host = Host::with_writes(&relay);
+    host.call("read_thread", r#"{"id":"general","event":"x"}"#);
+    assert_eq!(relay.posts().pop().expect("a POST").argument("event"), Some(r#""x""#));
+    for arguments in [
+        r#"{"events":1}"#,
+        r#"{"event ":1}"#,
+        r#"{"a":{"event":1}}"#,
+        r#"{"еvent":1}"#,
+        r#"{"event\u0000":1}"#,
+    ] {
+        relay.clear_requests();
+        assert_eq!(host.call("post_message", arguments)["result"]["structuredContent"]["taken"], true);
+        assert_eq!(relay.posts()[0].arguments(), Some(arguments));
+        assert_eq!(events(&relay).len(), 1);
+    }
+}
+
+#[test]
+fn a_template_that_cannot_be_signed_as_written_is_a_tool_error_and_nothing_is_signed() {
+    let large = format!(r#"{{"kind":9,"tags":[],"content":"{}"}}"#, "x".repeat(1 << 20));
+    let large_extra = format!(r#"{{"kind":9,"tags":[],"content":"","x":"{}"}}"#, "x".repeat(1 << 20));
+    for template in [
+        r#"{"kind":9,"kind":1,"tags":[],"content":""}"#,
+        r#"{"kind":9,"kind":9,"tags":[],"content":""}"#,
+        r#"{"kind":9,"kin\u0064":1,"tags":[],"content":""}"#,
+        r#"{"kind":9,"tags":[],"tags":[["h","x"]],"content":""}"#,
+        r#"{"kind":9,"tags":[],"content":"","content":"x"}"#,
+        r#"{"kind":9,"tags":[],"content":"","created_at":1,"created_at":2}"#,
+        r#"{"kind":9,"tags":[],"content":"","x":1,"x":2}"#,
+        r#"{"kind":9,"tags":[],"content":"\ud800"}"#,
+        r#"{"kind":9,"tags":[],"content":"\udc00\ud800"}"#,
+        r#"{"kind":9,"tags":[["h","\ud83e"]],"content":""}"#,
+        r#"{"kind":18446744073709551616,"tags":[],"content":""}"#,
+        r#"{"kind":9,"tags":[],"content":"","created_at":18446744073709551616}"#,
+        &large,
+        &large_extra,
+    ] {
+        let relay = relay_that_returns(template);
+        let mut host = Host::with_writes(&relay);
+        let text = "transport: the relay returned an event template that cannot be signed as written";
+        assert_eq!(
+            tool_error(&host.call("post_message", HELLO)),
+            text,
+            "{}",
+            &template[..60.min(template.len())]
+        );
+        assert_eq!((events(&relay).len(), relay.posts().len()), (0, 1));
+    }
+}
+
+#[test]
+fn a_doubled_unsigned_key_is_not_signed_whichever_of_the_two_is_meant() {
+    let good = r#"{"kind":9,"tags":[],"content":""}"#;
+    let relay = Relay::start(Options::default());
+    let result = format!(r#"{{"content":[],"structuredContent":{{"unsigned":{good},"unsigned":{good}}}}}"#);
+    relay.script_always(Matcher::any(), Reply::result_text(&result));
+    let answer = Host::with_writes(&relay).call("post_message", HELLO);
+    assert!(tool_error(&answer).ends_with("cannot be signed as written"), "{answer}");
+    assert_eq!(relay.posts().len(), 1);
+}
+
+#[test]
+fn case_079_what_is_no_template_passes_unchanged() {
+    for unsigned in [
+        "null",
+        "[]",
+        "{}",
+        "5",
+        r#""x""#,
+        "true",
+        r#"[9,[],""]"#,
+        r#"{"kind":9,"tags":[]}"#,
+        r#"{"kind":9,"content":""}"#,
+        r#"{"tags":[],"content":""}"#,
+        r#"{"kind":"9","tags":[],"content":""}"#,
+        r#"{"kind":9.0,"tags":[],"content":""}"#,
+        r#"{"kind":9e0,"tags":[],"content":""}"#,
+        r#"{"kind":-1,"tags":[],"content":""}"#,
+        r#"{"kind":-0,"tags":[],"content":""}"#,
+        r#"{"kind":null,"tags":[],"content":""}"#,
+        r#"{"Kind":9,"tags":[],"content":""}"#,
+        r#"{"kind":9,"tags":{},"content":""}"#,
+        r#"{"kind":9,"tags":null,"content":""}"#,
+        r#"{"kind":9,"tags":[[]],"content":""}"#,
+        r#"{"kind":9,"tags":["h"],"content":""}"#,
+        r#"{"kind":9,"tags":[["h",1]],"content":""}"#,
+        r#"{"kind":9,"tags":[["h",null]],"content":""}"#,
+        r#"{"kind":9,"tags":[["h"],5],"content":""}"#,
+        r#"{"kind":9,"tags":[],"content":5}"#,
+        r#"{"kind":9,"tags":[],"content":null}"#,
+        r#"{"kind":9,"tags":[],"content":"","created_at":null}"#,
+        r#"{"kind":9,"tags":[],"content":"","created_at":-5}"#,
+        r#"{"kind":9,"tags":[],"content":"","created_at":1.5}"#,
+        r#"{"kind":9,"tags":[],"content":"","created_at":"5"}"#,
+    ] {
+        let relay = relay_that_returns(unsigned);
+        let result = Host::with_writes(&relay).call("post_message", HELLO)["result"].clone();
+        let expected: Value = serde_json::from_str(unsigned).expect("JSON");
+        assert_eq!(result["structuredContent"]["unsigned"], expected, "{unsigned}");
+        assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(false), &json!("sign")));
+        assert_eq!(relay.posts().len(), 1, "{unsigned}");
+    }
+}
+
+#[test]
+fn a_template_elsewhere_in_the_result_is_no_template() {
+    let good = r#"{"kind":9,"tags":[],"content":""}"#;
+    for result in [
+        format!(r#"{{"content":[],"unsigned":{good}}}"#),
+        format!(r#"{{"content":[],"structuredContent":{{"Unsigned":{good}}}}}"#),
+        format!(r#"{{"content":[],"structuredContent":{{"a":{{"unsigned":{good}}}}}}}"#),
+        format!(r#"{{"content":[],"structuredContent":[{{"unsigned":{good}}}]}}"#),
+        format!(r#"{{"content":[{{"type":"text","text":"x","unsigned":{good}}}]}}"#),
+    ] {
+        let relay = Relay::start(Options::default());
+        relay.script_always(Matcher::any(), Reply::result_text(&result));
+        let answer = Host::with_writes(&relay).call("post_message", HELLO);
+        assert_answered(&answer);
+        assert_eq!(relay.posts().len(), 1, "{result}");
+    }
+}
+
+#[test]
+fn a_result_that_is_an_error_is_shown_and_its_template_never_signed() {
+    let relay = Relay::start(Options::default());
+    let result = json!({
+        "content": [{"type": "text", "text": "no"}], "isError": true,
+        "structuredContent": {"unsigned": {"kind": 9, "tags": [], "content": ""}},
+    });
+    relay.script_always(Matcher::any(), Reply::result(result));
+    let answer = Host::with_writes(&relay).call("post_message", HELLO);
+    assert_eq!(tool_error(&answer), "no");
+    assert_eq!(relay.posts().len(), 1);
+}
+
+#[test]
+fn case_088_a_result_that_is_not_complete_is_a_tool_error_and_its_template_never_signed() {
+    for kind in [r#""input_required""#, r#""zzz""#, r#""""#, r#""Complete""#, "5", "null"] {
+        let relay = Relay::start(Options::default());
+        relay.script_always(
+            Matcher::any(),
+            Reply::result_text(&format!(
+                r#"{{"resultType":{kind},"content":[],"structuredContent":{{"unsigned":{{"kind":9,"tags":[],"content":""}}}}}}"#
+            )),
+        );
+        let answer = Host::with_writes(&relay).call("post_message", HELLO);
+        assert_eq!(answer["result"]["isError"], true, "{kind}");
+        assert_eq!(relay.posts().len(), 1, "{kind}");
+    }
+}
+
+#[test]
+fn case_079_a_template_in_the_second_answer_is_the_refusal_and_not_signed_again() {
+    for (second, text) in [
+        (9, unexpected(9, "post_message")),
+        (1, unexpected(1, "post_message")),
+        (27235, "refused to sign a kind 27235 authorization event returned by post_message".into()),
+    ] {
+        let relay = Relay::start(Options::default());
+        let template = format!(r#"{{"kind":{second},"tags":[],"content":"again"}}"#);
+        relay.script_always(Matcher::resubmission("post_message"), Reply::template(&template));
+        let answer = Host::with_writes(&relay).call("post_message", HELLO);
+        assert_eq!(tool_error(&answer), text);
+        assert_eq!(answer["result"]["structuredContent"]["unsigned"]["content"], "again");
+        assert_eq!((events(&relay).len(), relay.posts().len()), (1, 2));
+    }
+}
+
+#[test]
+fn case_076_the_event_is_signed_exactly_as_returned_whatever_its_escapes() {
+    let template = r#"{ "content" : "\u00e9\/\u0008\f\n\r\t\"\\\u0000\u001f\u007f<>&'\u2028\u2029\u0085\ud83e\udd80ü \ufeff\ufffd\uffff" , "kind":9,
+        "tags":[["h","general"],["x","","\u00e9\/","a\\b\"c"],["\u0000"]],"created_at":7,
+        "id":"ff","pubkey":"00","sig":1,"Kind":1,"relay_note":{"a":[1,2,{"b":null}]}}"#;
+    let relay = relay_that_returns(template);
+    let answer = Host::with_writes(&relay).call("post_message", HELLO);
+    assert_eq!(answer["result"]["structuredContent"]["taken"], true, "{answer}");
+    let event = events(&relay).pop().expect("an event");
+    let content =
+        "é/\u{8}\u{c}\n\r\t\"\\\0\u{1f}\u{7f}<>&'\u{2028}\u{2029}\u{85}🦀ü \u{feff}\u{fffd}\u{ffff}";
+    assert_eq!((event.kind, event.created_at, event.content.as_str()), (9, 7, content));
+    assert_eq!(event.tags, [vec!["h", "general"], vec!["x", "", "é/", "a\\b\"c"], vec!["\0"]]);
+}
+
+#[test]
+fn every_character_below_a_space_and_around_delete_is_hashed_as_nip_01_says() {
+    let escaped: String = (0..=0x9f_u32).map(|code| format!("\\u{code:04x}")).collect();
+    let plain: String = (0..=0x9f_u8).map(char::from).collect();
+    let relay = relay_that_returns(&format!(r#"{{"kind":9,"tags":[["{escaped}"]],"content":"{escaped}"}}"#));
+    Host::with_writes(&relay).call("post_message", HELLO);
+    let event = events(&relay).pop().expect("an event");
+    assert_eq!((&event.content, &event.tags), (&plain, &vec![vec![plain.clone()]]));
+}
+
+#[test]
+fn a_template_of_just_under_1_mib_is_signed() {
+    let content = "é".repeat((1 << 19) - 100);
+    let relay = relay_that_returns(&format!(r#"{{"kind":9,"tags":[],"content":"{content}"}}"#));
+    Host::with_writes(&relay).call("post_message", HELLO);
+    assert_eq!(relay.posts().len(), 2);
+}
+
+#[test]
+fn an_absent_time_is_filled_with_the_present_and_a_given_one_is_kept() {
+    let relay = relay_that_returns(r#"{"kind":9,"tags":[],"content":""}"#);
+    let before = clock::unix_now();
+    Host::with_writes(&relay).call("post_message", HELLO);
+    let filled = events(&relay)[0].created_at;
+    assert!((before..=clock::unix_now()).contains(&filled), "{filled}");
+    for given in [0, 1, 1_700_000_000, 4_294_967_296, u64::MAX] {
+        let template = format!(r#"{{"kind":9,"tags":[],"content":"","created_at":{given}}}"#);
+        let relay = relay_that_returns(&template);
+        Host::with_writes(&relay).call("post_message", HELLO);
+        assert_eq!(events(&relay)[0].created_at, given);
+    }
+}
+
+#[test]
+fn case_074_the_arguments_arrive_as_the_host_wrote_them_and_the_event_comes_last() {
+    let relay = relay_that_returns(r#"{"kind":9,"tags":[],"content":""}"#);
+    let mut host = Host::with_writes(&relay);
+    for arguments in [
+        r#"{"n":9007199254740993,"x":1.0,"e":1E+2}"#,
+        r#"{"m":18446744073709551616,"f":0.1,"z":-0,"big":123456789012345678901234567890,"s":1e-7}"#,
+        r#"{"z":1,"a":2,"A":3,"":4}"#,
+        r#"{"s":"\u00e9\/\ud83e\udd80\u0000","t":"é/🦀"}"#,
+        r#"{"n":{"$serde_json::private::Number":"9"},"r":{"$serde_json::private::RawValue":"x"}}"#,
+        r#"{"nested":[[],{},[{"b":[1.50,null,true]}]],"twice":{"a":1,"a":2}}"#,
+        "{}",
+    ] {
+        relay.clear_requests();
+        assert_eq!(host.call("post_message", arguments)["result"]["structuredContent"]["taken"], true);
+        let posts = relay.posts();
+        assert_eq!(posts[0].arguments(), Some(arguments));
+        let submitted = posts[1].arguments().expect("arguments");
+        let event = posts[1].argument("event").expect("an event");
+        let comma = if arguments == "{}" { "" } else { "," };
+        let begin = &arguments[..arguments.len() - 1];
+        assert_eq!(submitted, format!("{begin}{comma}\"event\":{event}}}"));
+    }
+}
+
+#[test]
+fn the_host_sees_the_second_answer_whatever_it_is() {
+    let relay = Relay::start(Options::default());
+    let mut host = Host::with_writes(&relay);
+    let resubmission = || Matcher::resubmission("post_message");
+    relay.script(resubmission(), Reply::tool_error("restricted: not today"));
+    relay.script(resubmission(), Reply::error(400, -32602, "odd event"));
+    relay.script(resubmission(), Reply::result(json!({"content": [{"type": "text", "text": "fine"}]})));
+    let mut text = || host.text("post_message", HELLO);
+    assert_eq!([text(), text(), text()], ["permission: restricted: not today", "relay: odd event", "fine"]);
+    assert_eq!(relay.posts().len(), 6);
+}
+
+#[test]
+fn a_signature_past_the_rate_is_refused_by_the_signer_with_the_wait() {
+    let relay = Relay::start(Options::default());
+    let args = ["--allow-writes", "--max-events-per-minute", "2"];
+    let mut host = Host::with(&relay, HostOptions::args(&args));
+    for content in ["one", "two"] {
+        let answer = host.call("post_message", &format!(r#"{{"room":"general","content":"{content}"}}"#));
+        assert_eq!(answer["result"]["structuredContent"]["accepted"], true);
+    }
+    let text = host.text("post_message", HELLO);
+    assert!(text.starts_with("signer: refused (rate): ") && text.contains(" s"), "{text}");
+    assert_eq!(relay.published().len(), 2);
+    assert_answered(&host.call("list_rooms", "{}"));
+}
+
+#[test]
+fn many_writes_in_a_row_are_each_published_once_with_proofs_of_their_own() {
+    let relay = Relay::start(Options::default());
+    let mut host = Host::with_writes(&relay);
+    let ids: Vec<u64> = (0..20).map(|_| host.begin_call("post_message", HELLO)).collect();
+    for id in ids {
+        let answer = host.answer(id);
+        assert_answered(&answer);
+    }
+    assert!(relay.wait_for(40, PATIENCE));
+    let mut proofs: Vec<String> =
+        relay.posts().iter().map(|post| post.proof.as_ref().expect("a proof").id.clone()).collect();
+    proofs.sort_unstable();
+    proofs.dedup();
+    assert_eq!(proofs.len(), 40);
+    assert!(host.is_quiet_for(Duration::from_millis(50)));
 }

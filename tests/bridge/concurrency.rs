@@ -1,0 +1,421 @@
+//! Contract 2 and cases 29, 49, 50 and 53: many requests at once, their order, bounds and cancellation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tinyagent_harness::{Host, HostOptions, PATIENCE, call, ping, request};
+use tinyagent_relay::{Gate, Matcher, Options, Relay, Reply};
+
+use crate::support::{
+    assert_answered, assert_memory_is_bounded, assert_within, error_of, silent, timed, tool_error,
+};
+
+/// A relay that holds every call of list_rooms at a gate.
+fn holding() -> (Relay, Gate) {
+    let relay = Relay::start(Options::default());
+    let gate = Gate::new();
+    relay.script_always(Matcher::tool("list_rooms"), Reply::hold(&gate));
+    (relay, gate)
+}
+
+fn cancel(host: &mut Host, id: impl std::fmt::Display) {
+    host.send(&format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"x"}}}}"#
+    ));
+}
+
+#[test]
+fn case_053_a_ping_behind_calls_is_answered_within_100_ms_and_the_calls_go_one_by_one() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    let first = host.begin_call("list_rooms", "{}");
+    let second = host.begin_call("list_jobs", "{}");
+    assert!(gate.wait_arrived(1, PATIENCE));
+    assert_within(Duration::from_millis(100), "a ping", || timed(|| host.assert_alive()));
+    assert_eq!(relay.calls_of("list_jobs").len(), 0, "the second call did not wait");
+    gate.open();
+    assert_eq!([host.next()["id"].clone(), host.next()["id"].clone()], [json!(first), json!(second)]);
+}
+
+#[test]
+fn calls_reach_the_relay_one_at_a_time_in_order_of_arrival() {
+    let relay = Relay::start(Options::default());
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (inside, peak) = (now.clone(), most.clone());
+    relay.script_always(
+        Matcher::any(),
+        Reply::with(move |_| {
+            peak.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(3));
+            inside.fetch_sub(1, Ordering::SeqCst);
+            Reply::result(json!({"content": []}))
+        }),
+    );
+    let mut host = Host::with_writes(&relay);
+    let ids: Vec<u64> = (0..40).map(|n| host.begin_call("list_jobs", &format!("{{\"n\":{n}}}"))).collect();
+    for id in ids {
+        assert_eq!(host.next()["id"], id, "answered out of order");
+    }
+    let sent: Vec<String> = relay.posts().iter().map(|r| r.argument("n").expect("n").to_owned()).collect();
+    assert_eq!(sent, (0..40).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn the_table_and_the_diagnosis_do_not_wait_behind_a_call() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    let held = host.begin_call("list_rooms", "{}");
+    assert!(gate.wait_arrived(1, PATIENCE));
+    assert_eq!(host.ask("tools/list", "{}")["result"]["tools"].as_array().expect("tools").len(), 18);
+    assert_eq!(host.call("tiny_diagnose", "{}")["result"]["structuredContent"]["transport"]["ok"], true);
+    gate.open();
+    assert_answered(&host.answer(held));
+}
+
+#[test]
+fn the_bound_on_a_host_call_includes_its_wait_in_the_queue() {
+    let relay = Relay::start(Options::default());
+    relay.script_always(Matcher::any(), Reply::hang());
+    let mut host = Host::with(&relay, HostOptions::args(&["--timeout", "1"]));
+    let began = Instant::now();
+    let ids: Vec<u64> = (0..4).map(|_| host.begin_call("list_jobs", "{}")).collect();
+    let texts: Vec<String> = ids.iter().map(|id| tool_error(&host.answer(*id)).to_owned()).collect();
+    // Four calls of a second each would be four seconds if their bounds added up.
+    assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
+    assert!(texts.iter().all(|text| text.starts_with("transport: ")), "{texts:?}");
+    assert!(texts[3].ends_with("the call was not sent"), "{texts:?}");
+    let unsent = texts.iter().filter(|text| text.ends_with("the call was not sent")).count();
+    assert_eq!(relay.posts().len(), 4 - unsent);
+    host.assert_alive();
+}
+
+#[test]
+fn a_queued_call_is_answered_at_its_own_bound_and_calls_after_it_go_on() {
+    let relay = Relay::start(Options::default());
+    relay.script(Matcher::any(), Reply::hang());
+    let mut host = Host::with(&relay, HostOptions::args(&["--timeout", "1"]));
+    assert!(tool_error(&host.call("list_jobs", "{}")).starts_with("transport: "));
+    assert_answered(&host.call("list_jobs", "{}"));
+}
+
+#[test]
+fn ten_thousand_pings_at_once_are_each_answered_once_in_bounded_memory() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    let held = host.begin_call("list_rooms", "{}");
+    assert!(gate.wait_arrived(1, PATIENCE));
+    let lines: String = (0..10_000).map(|n| ping(n) + "\n").collect();
+    host.send_bytes(lines.as_bytes());
+    for n in 0..10_000 {
+        assert_eq!(host.next()["id"], n);
+    }
+    assert_memory_is_bounded(&mut host);
+    gate.open();
+    host.answer(held);
+}
+
+#[test]
+fn five_hundred_calls_at_once_are_each_answered_once_in_bounded_memory() {
+    let relay = Relay::start(Options::default());
+    let mut host = Host::start(&relay);
+    let lines: String = (0..500).map(|n| call(n, "list_rooms", "{}") + "\n").collect();
+    host.send_bytes(lines.as_bytes());
+    for n in 0..500 {
+        let answer = host.next();
+        assert_answered(&answer);
+        assert_eq!(answer["id"], n);
+    }
+    assert_eq!(relay.executed("list_rooms"), 500);
+    assert_memory_is_bounded(&mut host);
+}
+
+#[test]
+fn calls_past_what_can_wait_are_refused_at_once_and_were_not_sent() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    host.begin_call("list_rooms", "{}");
+    assert!(gate.wait_arrived(1, PATIENCE));
+    let lines: String = (0..6000).map(|n| call(n, "list_jobs", "{}") + "\n").collect();
+    host.send_bytes(lines.as_bytes());
+    host.assert_alive();
+    let refused = host.next();
+    assert_eq!(tool_error(&refused), "transport: too many calls are waiting; the call was not sent");
+    assert_memory_is_bounded(&mut host);
+    assert_eq!(relay.posts().len(), 1);
+}
+
+#[test]
+fn what_waits_is_bounded_in_bytes_wherever_in_the_line_they_are() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    host.begin_call("list_rooms", "{}");
+    assert!(gate.wait_arrived(1, PATIENCE));
+    let filler = "x".repeat(20 << 20);
+    for n in 0..6 {
+        let params = match n % 3 {
+            0 => format!(r#"{{"name":"list_jobs","arguments":{{"q":"{filler}"}}}}"#),
+            1 => format!(r#"{{"name":"list_jobs","arguments":{{}},"_meta":{{"q":"{filler}"}}}}"#),
+            _ => format!(r#"{{"_meta":"{filler}","name":"list_jobs"}}"#),
+        };
+        host.send_bytes((request(n, "tools/call", &params) + "\n").as_bytes());
+    }
+    host.assert_alive();
+    assert_memory_is_bounded(&mut host);
+}
+
+#[test]
+fn a_small_call_that_waits_does_not_keep_the_large_line_before_it() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    host.begin_call("list_rooms", "{}");
+    assert!(gate.wait_arrived(1, PATIENCE));
+    let large = format!(r#"{{"jsonrpc":"2.0","id":"p","method":"ping","x":"{}"}}"#, "x".repeat(30 << 20));
+    for n in 0..6 {
+        host.send_bytes(format!("{large}\n{}\n", call(n, "list_jobs", "{}")).as_bytes());
+        assert_eq!(host.next()["id"], "p");
+    }
+    let padded = format!(r#"{{"jsonrpc":"2.0","id":"p","method":"ping","x":"{}"}}"#, "x".repeat(60_000));
+    for n in 0..2000 {
+        host.send_bytes(format!("{padded}\n{}\n", call(n, "list_jobs", "{}")).as_bytes());
+        assert_eq!(host.next()["id"], "p");
+    }
+    assert_memory_is_bounded(&mut host);
+}
+
+#[test]
+fn requests_past_what_may_be_unanswered_get_an_error_at_once() {
+    let relay = Relay::start(Options::default());
+    let gate = Gate::new();
+    relay.script_always(Matcher::rpc("tools/list"), Reply::hold(&gate));
+    let mut host = Host::start(&relay);
+    let id = "x".repeat(60_000);
+    for _ in 0..200 {
+        host.send(&request(id.as_str(), "tools/list", "{}"));
+    }
+    host.assert_alive();
+    let refused = host.next();
+    assert_eq!(error_of(&refused), (-32603, &json!(id)));
+    assert_memory_is_bounded(&mut host);
+    gate.open();
+}
+
+#[test]
+fn thousands_of_lists_asked_for_at_once_do_not_pile_up_in_memory() {
+    let relay = Relay::start(Options::default());
+    let gate = Gate::new();
+    relay.script(Matcher::rpc("tools/list"), Reply::hold(&gate));
+    let options = HostOptions { late_reader: true, ..HostOptions::args(&["--allow-writes"]) };
+    let mut host = Host::with(&relay, options);
+    let lines: String = (1..=8000).map(|n| request(n, "tools/list", "{}") + "\n").collect();
+    host.send_bytes(lines.as_bytes());
+    assert!(gate.wait_arrived(1, PATIENCE));
+    gate.open();
+    std::thread::sleep(Duration::from_millis(300));
+    host.start_reading();
+    for _ in 1..=8000 {
+        host.next();
+    }
+    assert_eq!(relay.posts().len(), 1, "one load serves them all");
+    assert_memory_is_bounded(&mut host);
+}
+
+#[test]
+fn hundreds_of_diagnoses_asked_for_at_once_are_made_a_few_at_a_time() {
+    let relay = Relay::start(Options::default());
+    let mut host = Host::start(&relay);
+    let lines: String = (0..200).map(|n| call(n, "tiny_diagnose", "{}") + "\n").collect();
+    host.send_bytes(lines.as_bytes());
+    for _ in 0..200 {
+        assert_answered(&host.next());
+    }
+    assert!(relay.connections() < 20, "{} connections", relay.connections());
+    assert_memory_is_bounded(&mut host);
+}
+
+#[test]
+fn case_049_a_call_cancelled_in_flight_runs_to_its_end_and_is_never_answered() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    host.send(&call(5, "list_rooms", "{}"));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    cancel(&mut host, 5);
+    host.assert_alive();
+    gate.open();
+    assert_answered(&host.call("list_jobs", "{}"));
+    assert_eq!(relay.executed("list_rooms"), 1);
+    assert_eq!(host.end().rest, [] as [Value; 0]);
+}
+
+#[test]
+fn case_049_a_cancelled_write_is_still_published_once_and_not_answered() {
+    let relay = Relay::start(Options::default());
+    let gate = Gate::new();
+    relay.script(Matcher::plain_call("post_message"), Reply::hold(&gate));
+    let mut host = Host::with_writes(&relay);
+    host.send(&call(5, "post_message", r#"{"room":"general","content":"hi"}"#));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    cancel(&mut host, 5);
+    host.assert_alive();
+    gate.open();
+    assert_answered(&host.call("list_jobs", "{}"));
+    assert_eq!(relay.published().len(), 1);
+    assert_eq!(host.end().rest, [] as [Value; 0]);
+}
+
+#[test]
+fn a_call_cancelled_in_the_queue_never_reaches_the_relay_and_is_never_answered() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    let held = host.begin_call("list_rooms", "{}");
+    assert!(gate.wait_arrived(1, PATIENCE));
+    for id in 1..=300 {
+        host.send(&call(id, "list_jobs", "{}"));
+    }
+    for id in (1..=300).filter(|id| id % 3 != 0) {
+        cancel(&mut host, id);
+    }
+    host.assert_alive();
+    gate.open();
+    host.answer(held);
+    for id in (1..=300).filter(|id| id % 3 == 0) {
+        assert_eq!(host.next()["id"], id);
+    }
+    assert_eq!(relay.executed("list_jobs"), 100);
+    assert_eq!(host.end().rest, [] as [Value; 0]);
+}
+
+#[test]
+fn a_cancelled_tools_list_or_diagnosis_is_never_answered() {
+    let relay = Relay::start(Options::default());
+    let gate = Gate::new();
+    relay.script_always(Matcher::any(), Reply::hold(&gate));
+    let mut host = Host::start(&relay);
+    host.send(&request("list", "tools/list", "{}"));
+    host.send(&call("diagnosis", "tiny_diagnose", "{}"));
+    assert!(gate.wait_arrived(2, PATIENCE));
+    cancel(&mut host, "\"list\"");
+    cancel(&mut host, "\"diagnosis\"");
+    host.assert_alive();
+    gate.open();
+    assert_answered(&host.call("list_jobs", "{}"));
+    assert_answered(&host.call("tiny_diagnose", "{}"));
+    assert_eq!(host.end().rest, [] as [Value; 0]);
+}
+
+#[test]
+fn case_050_cancelling_what_is_unknown_finished_or_no_id_changes_nothing() {
+    let (relay, gate) = holding();
+    let mut host = Host::with(&relay, silent());
+    for params in [
+        r#"{"requestId":999}"#,
+        r#"{"requestId":null}"#,
+        r#"{"requestId":{}}"#,
+        r#"{"requestId":[5]}"#,
+        r#"{"requestId":true}"#,
+        r#"{"requestId":"\ud800"}"#,
+        "{}",
+        "[]",
+        "null",
+        "5",
+    ] {
+        host.send(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#));
+    }
+    host.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#);
+    host.ask("initialize", "{}");
+    cancel(&mut host, 1001);
+    host.send(&call(5, "list_rooms", "{}"));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    // Another type is another id.
+    for other in [r#""5""#, "5.0", "50", "-5"] {
+        cancel(&mut host, other);
+    }
+    host.assert_alive();
+    gate.open();
+    assert_answered(&host.answer(5));
+    cancel(&mut host, 5);
+    host.assert_alive();
+    assert_eq!(host.end().rest, [] as [Value; 0]);
+}
+
+#[test]
+fn a_cancellation_sent_as_a_request_is_an_unknown_method_and_cancels_nothing() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    host.send(&call(5, "list_rooms", "{}"));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    let answer = host.ask("notifications/cancelled", r#"{"requestId":5}"#);
+    assert_eq!(answer["error"]["code"], -32601);
+    gate.open();
+    assert_answered(&host.answer(5));
+}
+
+#[test]
+fn case_029_two_calls_in_flight_under_one_id_each_get_their_own_answer() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    host.send(&call(5, "list_rooms", "{}"));
+    host.send(&call(5, "list_jobs", "{}"));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    host.assert_alive();
+    gate.open();
+    let (first, second) = (host.answer(5), host.answer(5));
+    assert!(first["result"]["structuredContent"]["rooms"].is_array(), "{first}");
+    assert!(second["result"]["structuredContent"]["jobs"].is_array(), "{second}");
+    host.send(&call(5, "list_wiki", "{}"));
+    assert!(host.answer(5)["result"]["structuredContent"]["pages"].is_array());
+}
+
+#[test]
+fn an_id_used_again_after_its_cancellation_is_answered() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    host.send(&call(5, "list_rooms", "{}"));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    cancel(&mut host, 5);
+    host.send(&call(5, "list_jobs", "{}"));
+    host.assert_alive();
+    gate.open();
+    assert!(host.answer(5)["result"]["structuredContent"]["jobs"].is_array());
+    assert_eq!(host.end().rest, [] as [Value; 0]);
+}
+
+#[test]
+fn case_068_a_host_that_reads_late_gets_every_answer_and_nothing_deadlocks() {
+    let relay = Relay::start(Options { body_limit: 8 << 20, ..Options::default() });
+    let text = "x".repeat(64 << 10);
+    let block = json!({"content": [{"type": "text", "text": text}]});
+    relay.script_always(Matcher::tool("list_jobs"), Reply::result(block));
+    relay.script_always(Matcher::tool("read_room"), Reply::result(json!({"content": []})));
+    let mut host = Host::with(&relay, HostOptions { late_reader: true, ..HostOptions::default() });
+    let ids: Vec<u64> = (0..200).map(|_| host.begin_call("list_jobs", "{}")).collect();
+    assert!(relay.wait_for(200, PATIENCE));
+    let large = host.begin_call("read_room", &format!(r#"{{"id":"{}"}}"#, "y".repeat(5 << 20)));
+    host.start_reading();
+    for id in ids {
+        assert_eq!(host.answer(id)["result"]["content"][0]["text"].as_str().map(str::len), Some(64 << 10));
+    }
+    assert_eq!(host.answer(large)["result"]["content"], json!([]));
+    assert_memory_is_bounded(&mut host);
+    assert_eq!(host.end().code, Some(0));
+}
+
+#[test]
+fn case_068_answers_past_what_may_wait_hold_the_calls_up_and_not_the_memory() {
+    let relay = Relay::start(Options { record: false, ..Options::default() });
+    let data = "QUJD".repeat(1 << 20);
+    let image = json!({"content": [{"type": "image", "data": data, "mimeType": "image/png"}]});
+    relay.script_always(Matcher::any(), Reply::result(image));
+    let mut host = Host::with(&relay, HostOptions { late_reader: true, ..HostOptions::default() });
+    let ids: Vec<u64> = (0..60).map(|_| host.begin_call("list_jobs", "{}")).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    host.start_reading();
+    for id in ids {
+        let answer = host.answer(id);
+        assert_eq!(answer["result"]["content"][0]["data"].as_str().map(str::len), Some(4 << 20), "{}", id);
+    }
+    assert_memory_is_bounded(&mut host);
+}
