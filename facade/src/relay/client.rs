@@ -66,7 +66,7 @@ pub struct HttpAnswer {
 }
 
 /// Why there is no HTTP answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NoAnswer {
     /// One short line.
     pub detail: String,
@@ -93,6 +93,8 @@ pub struct RelayClient {
     proxy: Option<RelayProxy>,
     connections: ConnectionCount,
     client: watch::Receiver<Option<Result<Client, String>>>,
+    mcp: Result<Url, NoAnswer>,
+    manage: Result<Url, NoAnswer>,
 }
 
 impl RelayClient {
@@ -113,7 +115,9 @@ impl RelayClient {
         } else {
             ready.send_replace(Some(make()));
         }
-        Self { relay: relay.clone(), proxy, connections, client }
+        let endpoint = |endpoint: Endpoint| parsed(&endpoint.url(relay));
+        let (mcp, manage) = (endpoint(Endpoint::Mcp), endpoint(Endpoint::Manage));
+        Self { relay: relay.clone(), proxy, connections, client, mcp, manage }
     }
 
     /// Sends a request and reads its answer.
@@ -121,14 +125,18 @@ impl RelayClient {
     /// # Errors
     /// [`NoAnswer`]; the request is never sent twice here.
     pub async fn post(&self, post: Post, deadline: Instant) -> Result<HttpAnswer, NoAnswer> {
-        let url = post.endpoint.url(&self.relay);
+        let url = match post.endpoint {
+            Endpoint::Mcp => &self.mcp,
+            Endpoint::Manage => &self.manage,
+        };
+        let url = url.clone()?;
         let headers = headers(&post)?;
         let begun = post.body.begun.clone();
         if Instant::now() >= deadline {
             return Err(NoAnswer::unsent(self.no_answer_in_time()));
         }
         let exchange = async {
-            let request = self.client().await?.request(Method::POST, parsed(&url)?).headers(headers);
+            let request = self.client().await?.request(Method::POST, url).headers(headers);
             let before = self.connections.get();
             let request = request.body(reqwest::Body::wrap(post.body));
             let response = request.send().await.map_err(|error| self.explain(&error, before, &begun))?;

@@ -6,6 +6,7 @@
 //! never allocates and never follows a second grammar: what it accepts, it accepts whole.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use thiserror::Error;
@@ -18,6 +19,9 @@ use scan::Scan;
 
 /// The deepest nesting that is accepted (contract 2: Python hosts cannot read deeper text).
 pub const MAX_DEPTH: usize = 512;
+
+/// Up to so many keys are compared with each other, which is quicker than a set.
+const FEW_KEYS: usize = 16;
 
 /// Why a text is not JSON that we accept. Positions are byte offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -151,8 +155,13 @@ impl<'a> Json<'a> {
 
     /// The first key that an object repeats, keys compared as characters.
     pub fn repeated_key(self) -> Option<Cow<'a, str>> {
-        let mut seen = std::collections::HashSet::new();
-        self.members().map(|(key, _)| key).find(|key| !seen.insert(key.clone()))
+        let keys: Vec<Cow<'a, str>> = self.members().map(|(key, _)| key).collect();
+        if keys.len() <= FEW_KEYS {
+            let repeated = (1..keys.len()).find(|at| keys[..*at].contains(&keys[*at]))?;
+            return keys.into_iter().nth(repeated);
+        }
+        let mut seen = HashSet::with_capacity(keys.len());
+        keys.into_iter().find(|key| !seen.insert(key.clone()))
     }
 }
 

@@ -119,3 +119,14 @@ fn integers_are_digits_alone() {
         assert_eq!(number(other), None, "{other}");
     }
 }
+
+#[test]
+fn finds_a_repeated_key_among_many() {
+    let many: Vec<String> = (0..100).map(|n| format!("\"k{n}\":{n}")).collect();
+    let once = format!("{{{}}}", many.join(","));
+    let (json, _) = Json::check(once.as_bytes()).expect("valid");
+    assert_eq!(json.repeated_key(), None);
+    let twice = format!("{{{},\"k7\":0}}", many.join(","));
+    let (json, _) = Json::check(twice.as_bytes()).expect("valid");
+    assert_eq!(json.repeated_key().as_deref(), Some("k7"));
+}
