@@ -75,12 +75,20 @@ suite_signature() {
     run signature python3 "$here/signature/suite.py"
 }
 
-suite_python() {
-    if prepare python requirements.txt venv; then
-        run python "$cache/python/environment/bin/python" "$here/python/suite.py"
+python_suite() { # NAME
+    if prepare "$1" requirements.txt venv; then
+        run "$1" "$cache/$1/environment/bin/python" "$here/$1/suite.py"
     else
-        skip python "$why"
+        skip "$1" "$why"
     fi
+}
+
+suite_python() {
+    python_suite python
+}
+
+suite_hermes() {
+    python_suite hermes
 }
 
 mkdir -p "$cache"
@@ -88,7 +96,7 @@ cargo build --locked --workspace --bins
 export TINYAGENT=$target/debug/tinyagent TINYAGENT_RELAY=$target/debug/tinyagent-relay
 export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 
-[ $# -gt 0 ] || set -- signature python
+[ $# -gt 0 ] || set -- signature python hermes
 for suite in "$@"; do
     if command -v python3 >/dev/null; then
         "suite_$suite"

@@ -51,13 +51,18 @@ class Exchange:
         """The arguments of the called tool."""
         return self.message["params"]["arguments"]
 
+    @property
+    def is_published(self):
+        """Whether it is a call that carries a signed event."""
+        return self.tool is not None and "event" in self.arguments
+
 
 class Relay:
     """A running relay program and the proxy in front of it; a context manager."""
 
     def __init__(self, *options):
         self.exchanges = []
-        self.delays = {}
+        self._delays = {}
         self._released = threading.Event()
         program = os.environ["TINYAGENT_RELAY"]
         self._process = subprocess.Popen(
@@ -73,20 +78,25 @@ class Relay:
         return self
 
     def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        """Ends relay and proxy: from now on nothing answers at the URL."""
         self._released.set()
         self._server.shutdown()
         self._server.server_close()
         self._process.kill()
         self._process.wait()
 
-    def delay(self, tool, seconds):
-        """Holds each answer to this tool back for so long, or until `release`."""
+    def delay(self, tool, seconds, published=False):
+        """Holds each answer to this tool back for so long, or until `release`; either the answers to its
+        plain calls, or those to calls with a signed event."""
         self._released.clear()
-        self.delays[tool] = seconds
+        self._delays[tool, published] = seconds
 
     def release(self):
         """Lets every answer go, and ends the delays."""
-        self.delays.clear()
+        self._delays.clear()
         self._released.set()
 
     def calls(self, tool):
@@ -95,7 +105,7 @@ class Relay:
 
     def published(self, tool):
         """The calls of one tool that carried a signed event."""
-        return [call for call in self.calls(tool) if "event" in call.arguments]
+        return [call for call in self.calls(tool) if call.is_published]
 
     def pass_on(self, exchange):
         """Asks the relay, and returns status, headers and body of its answer."""
@@ -110,7 +120,7 @@ class Relay:
             headers = [(n, v) for n, v in response.getheaders() if n.lower() not in _NOT_PASSED_ON]
         finally:
             connection.close()
-        wait = self.delays.get(exchange.tool)
+        wait = self._delays.get((exchange.tool, exchange.is_published))
         if wait:
             self._released.wait(wait)
         return headers
@@ -125,8 +135,8 @@ def _handler(relay):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             exchange = Exchange(self.command, self.path, self.headers.items(), body)
             relay.exchanges.append(exchange)
-            headers = relay.pass_on(exchange)
             try:
+                headers = relay.pass_on(exchange)
                 self.send_response_only(exchange.status)
                 for name, value in headers:
                     self.send_header(name, value)
