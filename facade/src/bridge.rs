@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -16,7 +17,7 @@ use tinyagent_protocol::catalog::{Access, Tool};
 use tinyagent_protocol::event::PublicKey;
 use tinyagent_protocol::json::Json;
 use tinyagent_protocol::message::{Arguments, CallTool, ListTools, Message, Publish, Request};
-use tinyagent_protocol::policy::{Policy, Refusal};
+use tinyagent_protocol::policy::{Policy, Refusal, Rule};
 use tinyagent_protocol::template::{Recognized, Template};
 
 use crate::failure::Failure;
@@ -52,7 +53,8 @@ pub struct HostCall {
 impl HostCall {
     fn arguments(&self) -> Result<Arguments<'_>, Failure> {
         let text = if self.arguments.is_empty() { Arguments::NONE.as_bytes() } else { &self.arguments };
-        let json = Json::check(text).ok().map(|(json, _)| json);
+        // A part of the host's line, which was checked when it was read.
+        let json = std::str::from_utf8(text).ok().map(Json::of_checked);
         json.and_then(Arguments::new).ok_or_else(|| Failure::Refused("arguments must be an object".into()))
     }
 }
@@ -235,7 +237,7 @@ impl Bridge {
         let id = self.take_id();
         let request =
             |id| Publish { id, tool: Cow::Borrowed(call.tool.name), arguments, template: template.clone() };
-        let approved = self.policy.judge_publication(request(id)).map_err(SignerError::Refused)?;
+        let approved = self.policy.judge_publication(request(id), now()).map_err(SignerError::Refused)?;
         let label = self.label();
         let message =
             Message { request: Request::Publish(request(id)), client: label.as_deref().map(Cow::Borrowed) };
@@ -269,9 +271,7 @@ impl Bridge {
         answered: &RelayResult,
         event: Option<&str>,
     ) -> Result<Judged, Unanswered> {
-        let original = answered.bytes();
-        let (json, _) =
-            Json::check(&original).map_err(|error| Failure::uncertain(format!("invalid answer: {error}")))?;
+        let json = answered.json();
         let unsigned = json.get("structuredContent").filter(|s| s.is_object()).map(|structured| {
             let repeated = structured.members().filter(|(key, _)| key == "unsigned").count() > 1;
             structured.get("unsigned").map_or(Recognized::Other, |unsigned| {
@@ -283,14 +283,21 @@ impl Bridge {
         });
         let needs_cleaning =
             answered.traits.spaced || answered.traits.lone_surrogate || answered.traits.line_separator;
-        let bytes = if needs_cleaning { Bytes::from(clean(json.text())) } else { original.clone() };
-        let result = HostResult::from_relay(&bytes).map_err(|error| result_failure(tool, error, event))?;
+        let result = if needs_cleaning {
+            HostResult::from_relay(&Bytes::from(clean(json.text())))
+        } else {
+            HostResult::of_clean(json, &answered.bytes())
+        };
+        let result = result.map_err(|error| result_failure(tool, error, event))?;
         match unsigned {
             Some(Recognized::Template(template)) if !result.is_error() => {
                 let request =
                     Publish { id: 0, tool: Cow::Borrowed(tool.name), arguments, template: template.clone() };
-                match self.policy.judge_publication(request) {
+                match self.policy.judge_publication(request, now()) {
                     Ok(_) => Ok(Judged::Template(template)),
+                    Err(refusal) if refusal.rule == Rule::ArgumentsMismatch && event.is_none() => {
+                        Err(refused(&refusal).into())
+                    }
                     Err(refusal) => Ok(Judged::Result(refused_template(&refusal, &template, tool, &result))),
                 }
             }
@@ -342,9 +349,14 @@ fn result_failure(tool: &Tool, error: ResultError, event: Option<&str>) -> Unans
 /// The host's own `event` argument has a text of its own; every other refusal names its rule.
 fn refused(refusal: &Refusal) -> Failure {
     match refusal.rule {
-        tinyagent_protocol::policy::Rule::EventArgument => Failure::Refused(refusal.message.clone()),
+        Rule::EventArgument => Failure::Refused(refusal.message.clone()),
         _ => Failure::Signer(SignerError::Refused(refusal.clone()).to_string()),
     }
+}
+
+/// Seconds since 1970; a clock before that counts as 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn signer_failure(error: SignerError) -> Failure {
@@ -373,8 +385,6 @@ fn unexpected_again(template: &Template, tool: &Tool) -> String {
 
 /// The `structuredContent` of an answer, clean.
 fn answered_structured(answered: &RelayResult) -> Option<Bytes> {
-    let original = answered.bytes();
-    let (json, _) = Json::check(&original).ok()?;
-    let structured = json.get("structuredContent").filter(|value| value.is_object())?;
+    let structured = answered.json().get("structuredContent").filter(|value| value.is_object())?;
     Some(clean(structured.text()).into())
 }

@@ -75,7 +75,14 @@ impl HostResult {
     /// # Errors
     /// [`ResultError`].
     pub fn from_relay(bytes: &Bytes) -> Result<Self, ResultError> {
-        let (json, _) = Json::check(bytes)?;
+        Self::of_clean(Json::check(bytes)?.0, bytes)
+    }
+
+    /// Takes over a relay's result that was checked and is clean; `json` lies in `bytes`.
+    ///
+    /// # Errors
+    /// [`ResultError`].
+    pub fn of_clean(json: Json<'_>, bytes: &Bytes) -> Result<Self, ResultError> {
         let content = match json.get("content") {
             None => Vec::new(),
             Some(content) if content.is_array() => content

@@ -29,6 +29,12 @@ pub struct RelayResult {
 }
 
 impl RelayResult {
+    /// The result.
+    pub fn json(&self) -> Json<'_> {
+        // The whole answer was checked, so this is text, and the result a value of its own.
+        Json::of_checked(std::str::from_utf8(&self.body[self.range.clone()]).unwrap_or("null"))
+    }
+
     /// The result's text as a slice of the answer.
     pub fn bytes(&self) -> Bytes {
         self.body.slice(self.range.clone())

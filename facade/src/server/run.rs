@@ -12,6 +12,7 @@ use tracing::{error, info};
 use super::Server;
 use crate::host::input::{Input, Line};
 use crate::host::message;
+use crate::sys::stdio;
 
 /// How long answers may take once stdin has ended (contract 2).
 const END_LIMIT: Duration = Duration::from_millis(1500);
@@ -40,6 +41,7 @@ enum End {
 /// # Errors
 /// When stdin or the signals cannot be taken over.
 pub async fn serve(server: Rc<Server>) -> io::Result<i32> {
+    stdio::widen_pipes();
     let mut input = Input::new()?;
     let mut signals = Signals::new()?;
     let writer = server.clone();

@@ -47,6 +47,20 @@ pub fn register_stdout() -> Option<AsyncFd<Stdout>> {
         .flatten()
 }
 
+/// What a pipe is widened to: the most that an ordinary user may ask for (pipe(7)).
+#[cfg(target_os = "linux")]
+const PIPE_BYTES: i32 = 1 << 20;
+
+/// Lets long lines pass through stdin and stdout in fewer steps, where these are pipes and the user's
+/// share of pipe memory allows it. A kernel that says no leaves them as they were.
+pub fn widen_pipes() {
+    #[cfg(target_os = "linux")]
+    for descriptor in [libc::STDIN_FILENO, libc::STDOUT_FILENO] {
+        // SAFETY: the call takes an integer and touches no memory of this process.
+        unsafe { libc::fcntl(descriptor, libc::F_SETPIPE_SZ, PIPE_BYTES) };
+    }
+}
+
 /// Whether this platform has calls that never wait. The kernel may still refuse them for a descriptor.
 pub fn nowait_works() -> bool {
     cfg!(target_os = "linux")
