@@ -140,7 +140,7 @@ fn common() -> [Arg; 6] {
 }
 
 /// What only a server has.
-fn serving() -> [Arg; 5] {
+fn serving() -> [Arg; 6] {
     let bound = |name, about| {
         option(name, "N", about).value_parser(value_parser!(u32).range(1..)).conflicts_with("signer")
     };
@@ -149,6 +149,11 @@ fn serving() -> [Arg; 5] {
         option("tools", "NAMES", "Offer exactly these tools, in this order (comma-separated)")
             .value_parser(value_parser!(String)),
         flag("allow-writes", "Offer the tools that publish, and sign for them what the catalog allows"),
+        flag(
+            "bind-arguments",
+            "Sign only what says what the tool was called for, whatever the relay returns",
+        )
+        .conflicts_with("signer"),
         bound("max-events-per-minute", "Sign at most this many events a minute [default: 600]"),
         bound("max-proofs-per-minute", "Sign at most this many requests a minute [default: no bound]"),
         option("audit-log", "PATH", "Record each decision of the signer in this file, never any content")
@@ -226,8 +231,9 @@ fn options(matches: &ArgMatches, tools: Option<&str>, allow_writes: bool) -> Res
     // Only mcp has these; asking diagnose for them is an error of clap's that means absent.
     let number = |name: &str| matches.try_get_one::<u32>(name).ok().flatten().copied();
     let audit_log = matches.try_get_one::<String>("audit-log").ok().flatten().cloned();
+    let bind_arguments = matches.try_get_one("bind-arguments").ok().flatten().copied().unwrap_or(false);
     Ok(Options {
-        policy: Policy::new(relay, tools, allow_writes)?,
+        policy: Policy::new(relay, tools, allow_writes)?.binding_arguments(bind_arguments),
         key_env,
         signer: text("signer").map(PathBuf::from),
         events_per_minute: number("max-events-per-minute").unwrap_or(DEFAULT_EVENTS_PER_MINUTE),

@@ -172,6 +172,9 @@ fn signer_args(options: &Options) -> Vec<CString> {
     if options.policy.allow_writes() {
         args.push("--allow-writes".into());
     }
+    if options.policy.binds_arguments() {
+        args.push("--bind-arguments".into());
+    }
     if options.require_hardening {
         args.push("--require-hardening".into());
     }
@@ -195,7 +198,10 @@ fn common_policy(options: &Options, offered: &Description) -> Result<Policy, Sta
     if names.is_empty() {
         return Err(StartError::NothingOffered);
     }
-    ours.narrowed(&names, allow_writes).map_err(|refusal| StartError::NotUnderstood(refusal.message))
+    let common = ours.narrowed(&names, allow_writes);
+    let common = common.map_err(|refusal| StartError::NotUnderstood(refusal.message))?;
+    // Its own command line said so; judging by the same rules here saves a round trip.
+    Ok(common.binding_arguments(offered.policy.bind_arguments))
 }
 
 fn narrowing(policy: &Policy) -> Narrow<'static> {

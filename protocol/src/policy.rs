@@ -9,6 +9,7 @@ use std::ops::Deref;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::bind;
 use crate::catalog::{self, AUTHORIZATION_KINDS, Access, CATALOG, GRANT_TAG, REQUEST_TAG, Tool};
 use crate::message::{Arguments, BrowseGrant, CallTool, ListTools, Publish};
 use crate::relay_url::RelayUrl;
@@ -138,6 +139,7 @@ pub struct Policy {
     relay: RelayUrl,
     exposed: Vec<&'static Tool>,
     allow_writes: bool,
+    bind_arguments: bool,
 }
 
 /// A policy as it is shown and sent.
@@ -148,6 +150,8 @@ pub struct PolicyDescription {
     pub relay: String,
     /// Whether write tools may be exposed.
     pub allow_writes: bool,
+    /// Whether a template must say what the arguments ask for.
+    pub bind_arguments: bool,
     /// The exposed tools in their order.
     pub tools: Vec<ToolDescription>,
 }
@@ -223,7 +227,12 @@ impl Policy {
             None => CATALOG.iter().filter(|t| allow_writes || t.access == Access::Read).collect(),
             Some(list) => named_tools(list, allow_writes)?,
         };
-        Ok(Self { relay, exposed, allow_writes })
+        Ok(Self { relay, exposed, allow_writes, bind_arguments: false })
+    }
+
+    /// This policy where, with `bind`, a template must also say what the arguments ask for ([`bind`]).
+    pub fn binding_arguments(self, bind: bool) -> Self {
+        Self { bind_arguments: bind, ..self }
     }
 
     /// The relay that every proof is bound to.
@@ -241,6 +250,11 @@ impl Policy {
         self.allow_writes
     }
 
+    /// Whether a template must also say what the arguments ask for.
+    pub fn binds_arguments(&self) -> bool {
+        self.bind_arguments
+    }
+
     /// The exposed tool of this name, matched exactly.
     pub fn exposed_tool(&self, name: &str) -> Option<&'static Tool> {
         self.exposed.iter().find(|tool| tool.name == name).copied()
@@ -253,6 +267,7 @@ impl Policy {
         PolicyDescription {
             relay: self.relay.as_str().into(),
             allow_writes: self.allow_writes,
+            bind_arguments: self.bind_arguments,
             tools: self.exposed.iter().map(tool).collect(),
         }
     }
@@ -280,7 +295,7 @@ impl Policy {
             }
             exposed.push(tool);
         }
-        Ok(Self { relay: self.relay.clone(), exposed, allow_writes })
+        Ok(Self { relay: self.relay.clone(), exposed, allow_writes, bind_arguments: self.bind_arguments })
     }
 
     /// Approves a listing: the table is public to the key, and only names of the catalog are used.
@@ -296,15 +311,24 @@ impl Policy {
         self.call(request.id, &request.tool, request.arguments).map(Approved)
     }
 
-    /// Judges the publication of a template.
+    /// Judges the publication of a template at the time `now`, in seconds since 1970.
     ///
     /// # Errors
     /// Those of [`Policy::judge_call`], then [`Rule::AuthorizationKind`], [`Rule::KindNotExpected`],
-    /// [`Rule::GrantTag`], [`Rule::RequestTag`].
-    pub fn judge_publication<'a>(&self, request: Publish<'a>) -> Result<Approved<Publication<'a>>, Refusal> {
+    /// [`Rule::GrantTag`], [`Rule::RequestTag`], and where arguments are bound [`Rule::ArgumentsMismatch`].
+    pub fn judge_publication<'a>(
+        &self,
+        request: Publish<'a>,
+        now: u64,
+    ) -> Result<Approved<Publication<'a>>, Refusal> {
         let call = self.call(request.id, &request.tool, request.arguments)?;
         let template = request.template;
         judge_template(call.tool, &template)?;
+        if self.bind_arguments {
+            bind::judge(call.tool, call.arguments, &template, now).map_err(|mismatch| {
+                Refusal::new(Rule::ArgumentsMismatch, format!("{mismatch}; nothing was signed"))
+            })?;
+        }
         Ok(Approved(Publication { call, template }))
     }
 
@@ -387,6 +411,8 @@ mod tests {
     use super::*;
     use crate::json::Json;
 
+    const NOW: u64 = 1_700_000_000;
+
     fn policy(tools: Option<&str>, writes: bool) -> Policy {
         Policy::new(RelayUrl::parse("http://localhost:1").expect("url"), tools, writes).expect("policy")
     }
@@ -423,7 +449,7 @@ mod tests {
         let policy = policy(None, true);
         let publish = |tool: &'static str, args: &'static str, template| {
             let request = Publish { id: 1, tool: tool.into(), arguments: arguments(args), template };
-            policy.judge_publication(request).map(|_| ()).map_err(|refusal| refusal.rule)
+            policy.judge_publication(request, NOW).map(|_| ()).map_err(|refusal| refusal.rule)
         };
         assert_eq!(publish("post_message", "{}", template(9, "h")), Ok(()));
         assert_eq!(publish("publish_event", "{}", template(9, "h")), Err(Rule::ToolNotExposed));
@@ -449,7 +475,7 @@ mod tests {
             arguments: arguments("{}"),
             template: template(9, "h"),
         };
-        assert_eq!(policy.judge_publication(request).expect_err("refused").rule, Rule::WritesNotAllowed);
+        assert_eq!(policy.judge_publication(request, NOW).expect_err("refused").rule, Rule::WritesNotAllowed);
     }
 
     #[test]

@@ -161,7 +161,8 @@ fn service(matches: &ArgMatches) -> Result<Service, UsageError> {
 
 fn rules(matches: &ArgMatches) -> Result<Rules, UsageError> {
     let relay = RelayUrl::parse(text(matches, "relay").unwrap_or_default())?;
-    let policy = Policy::new(relay, text(matches, "tools"), matches.get_flag("allow-writes"))?;
+    let policy = Policy::new(relay, text(matches, "tools"), matches.get_flag("allow-writes"))?
+        .binding_arguments(matches.get_flag("bind-arguments"));
     Ok(Rules {
         policy,
         max_events_per_minute: matches
@@ -232,12 +233,13 @@ fn command() -> Command {
         .arg(flag("require-hardening", "Refuse to start where a required measure is not in force"))
 }
 
-fn policy_arguments() -> [Arg; 5] {
+fn policy_arguments() -> [Arg; 6] {
     let number = |name, about| option(name, "N", about).value_parser(value_parser!(u32));
     [
         option("relay", "URL", "The relay that every proof is bound to").required(true),
         option("tools", "A,B", "The tools that may be called, instead of the default list"),
         flag("allow-writes", "Allow tools that publish events"),
+        flag("bind-arguments", "Sign only templates that say what the tool was called for"),
         number("max-events-per-minute", "Signed events a minute [default: 600]"),
         number("max-proofs-per-minute", "Proofs a minute [default: no bound]"),
     ]

@@ -174,9 +174,10 @@ impl Session {
         entry.request = "publish";
         entry.tool = Some(shown(&request.tool).into());
         entry.kind = Some(request.template.kind);
-        let approved = self.policy.judge_publication(request)?;
+        let now = now();
+        let approved = self.policy.judge_publication(request, now)?;
         take_event(signer)?;
-        let event = signer.key.sign_publication(&approved, now())?;
+        let event = signer.key.sign_publication(&approved, now)?;
         entry.event = Some(event.id);
         let authorization = self.authorize(signer, &approved.body(&event), entry)?;
         Ok(Answer::Published { event: Box::new(event), authorization })
