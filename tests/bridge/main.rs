@@ -2,23 +2,30 @@
 //!
 //! One binary for all of it, so that it is linked once; one module a subject.
 
+#![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
+
 mod bech32;
 mod commands;
 mod concurrency;
 mod diagnose;
+mod diagnose_grants;
 mod ends;
 mod framing;
 mod lifecycle;
 mod messages;
 mod network;
 mod outcome;
+mod param_headers;
+mod proxies;
 mod relay_bodies;
 mod relay_faults;
 mod relay_repeats;
 mod relay_requests;
 mod relay_status;
+mod relay_streams;
 mod results;
 mod sign_and_resubmit;
 mod support;
+mod table_fetches;
 mod tool_table;
 mod tools;

@@ -1,4 +1,4 @@
-//! Contract 4 over the network as it is: address families, names, proxies, certificates and HTTP/2, each
+//! Contract 4 over the network as it is: address families, names, certificates and HTTP/2, each
 //! against real sockets. Where the machine does not let a test arrange its network, the test says so.
 
 use std::io::{Read, Write};
@@ -8,16 +8,16 @@ use std::process::Command;
 use std::time::Duration;
 
 use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, program, run};
-use tinyagent_relay::{Authority, Matcher, Options, Proxy, Relay, Reply, Tls, faults};
+use tinyagent_relay::{Authority, Matcher, Options, Relay, Reply, Tls, faults};
 
 use crate::outcome::{assert_answered, error_text};
 use crate::relay_faults::FullBacklog;
 
 /// A file of the test's own that is gone with the value.
-struct TempFile(PathBuf);
+pub struct TempFile(PathBuf);
 
 impl TempFile {
-    fn new(name: &str, content: &str) -> Self {
+    pub fn new(name: &str, content: &str) -> Self {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("tinyagent-{}-{number}-{name}", std::process::id()));
@@ -25,7 +25,7 @@ impl TempFile {
         TempFile(path)
     }
 
-    fn path(&self) -> String {
+    pub fn path(&self) -> String {
         self.0.to_str().expect("a plain path").to_owned()
     }
 }
@@ -36,34 +36,13 @@ impl Drop for TempFile {
     }
 }
 
-fn secure(tls: Tls) -> Relay {
+pub fn secure(tls: Tls) -> Relay {
     Relay::start(Options { tls: Some(tls), ..Options::default() })
 }
 
 /// Options of a host that trusts this authority alone.
-fn trusting(ca: &TempFile, args: &[&str]) -> HostOptions {
+pub fn trusting(ca: &TempFile, args: &[&str]) -> HostOptions {
     HostOptions::args(args).env("SSL_CERT_FILE", ca.path())
-}
-
-/// An https relay that only a proxy can find, under the name relay.test and the default port.
-struct BehindProxy {
-    relay: Relay,
-    proxy: Proxy,
-    ca: TempFile,
-}
-
-impl BehindProxy {
-    fn start() -> Self {
-        let authority = Authority::new();
-        let relay = secure(authority.issue(&["relay.test"]));
-        let proxy = Proxy::start();
-        proxy.route("relay.test:443", relay.address());
-        BehindProxy { relay, proxy, ca: TempFile::new("ca.pem", authority.pem()) }
-    }
-
-    fn host(&self, variable: &str, value: &str) -> Host {
-        Host::at("https://relay.test", trusting(&self.ca, &["--timeout", "5"]).env(variable, value))
-    }
 }
 
 #[test]
@@ -183,116 +162,6 @@ fn a_file_of_authorities_that_is_missing_or_empty_is_named_and_only_costs_the_ca
         assert_eq!(host.ask("tools/list", "{}")["result"]["tools"].as_array().map(Vec::len), Some(1));
         host.assert_alive();
     }
-}
-
-#[test]
-fn case_107_an_https_relay_is_reached_through_the_proxy_which_sees_nothing_but_the_name() {
-    let behind = BehindProxy::start();
-    for variable in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
-        let before = behind.proxy.connections().len();
-        let mut host = behind.host(variable, &behind.proxy.url());
-        assert_answered(&host.call("list_rooms", "{}"));
-        assert!(host.text("tiny_diagnose", "{}").starts_with("ok: "));
-        let connections = behind.proxy.connections();
-        assert!(connections.len() > before, "{variable}");
-        for connection in &connections {
-            assert_eq!(connection.line(), "CONNECT relay.test:443 HTTP/1.1");
-            assert!(!connection.head.to_lowercase().contains("authorization"), "{}", connection.head);
-            assert!(!connection.head.contains("Nostr"), "{}", connection.head);
-            let sent = String::from_utf8_lossy(&connection.sent).into_owned();
-            assert!(!sent.contains("Nostr") && !sent.contains("tools/call"), "in the clear");
-        }
-    }
-    for post in behind.relay.posts() {
-        assert_eq!(post.header("host"), Some("relay.test"));
-        assert_eq!(post.header("proxy-authorization"), None);
-    }
-    let proof = behind.relay.posts()[0].proof.clone().expect("a proof");
-    assert_eq!(proof.tag("u"), Some("https://relay.test/mcp"));
-}
-
-#[test]
-fn case_117_the_default_https_port_stands_neither_in_the_url_nor_in_the_host_header() {
-    let behind = BehindProxy::start();
-    for spelling in ["https://relay.test:443", "HTTPS://Relay.TEST:0443/", "wss://relay.test"] {
-        behind.relay.clear_requests();
-        let options = trusting(&behind.ca, &[]).env("HTTPS_PROXY", behind.proxy.url());
-        assert_answered(&Host::at(spelling, options).call("list_rooms", "{}"));
-        let post = &behind.relay.posts()[0];
-        assert_eq!(post.header("host"), Some("relay.test"), "{spelling}");
-        assert_eq!(post.proof.as_ref().and_then(|p| p.tag("u")), Some("https://relay.test/mcp"));
-    }
-}
-
-#[test]
-fn case_107_the_proxy_is_given_the_user_name_and_password_of_its_url_and_nothing_else() {
-    let behind = BehindProxy::start();
-    let url = behind.proxy.url().replace("http://", "http://user:p%40ss@");
-    assert_answered(&behind.host("HTTPS_PROXY", &url).call("list_rooms", "{}"));
-    let head = behind.proxy.connections()[0].head.to_lowercase();
-    // The base64 of "user:p@ss", in lower case.
-    assert!(head.contains("proxy-authorization: basic dxnlcjpwqhnz"), "{head}");
-    assert!(!head.contains("\nauthorization"), "{head}");
-}
-
-#[test]
-fn case_107_a_loopback_relay_and_a_plain_http_relay_are_never_asked_through_a_proxy() {
-    let authority = Authority::new();
-    let secure = secure(authority.issue(&["127.0.0.1", "localhost"]));
-    let plain = Relay::start(Options::default());
-    let ca = TempFile::new("ca.pem", authority.pem());
-    let proxy = Proxy::start();
-    for url in [secure.url(), secure.url_for("localhost"), plain.url(), plain.url_for("localhost")] {
-        let options = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
-            .iter()
-            .fold(trusting(&ca, &[]), |options, variable| options.env(variable, proxy.url()));
-        assert_answered(&Host::at(&url, options).call("list_rooms", "{}"));
-    }
-    assert!(proxy.connections().is_empty());
-}
-
-#[test]
-fn case_107_no_proxy_keeps_the_relay_it_names_away_from_the_proxy() {
-    let behind = BehindProxy::start();
-    for (no_proxy, used) in [
-        ("relay.test", false),
-        (".test", false),
-        ("*", false),
-        ("other.test,127.0.0.1", true),
-        ("lay.test", true),
-    ] {
-        let before = behind.proxy.connections().len();
-        let options = trusting(&behind.ca, &["--timeout", "1"]).env("HTTPS_PROXY", behind.proxy.url());
-        let mut host = Host::at("https://relay.test", options.env("NO_PROXY", no_proxy));
-        let answer = host.call("list_rooms", "{}");
-        assert_eq!(behind.proxy.connections().len() > before, used, "{no_proxy}: {answer}");
-    }
-}
-
-#[test]
-fn case_107_a_proxy_that_is_down_or_refuses_is_named_without_its_password() {
-    let behind = BehindProxy::start();
-    let refused = |host: &mut Host, place: &str| {
-        let text = error_text(&host.call("list_rooms", "{}")).to_owned();
-        assert!(
-            text.starts_with(&format!("transport: cannot connect through the proxy {place}: ")),
-            "{text}"
-        );
-        assert!(!text.contains("secret"), "{text}");
-        host.assert_alive();
-    };
-    let place = behind.proxy.url().replace("http://", "");
-    behind.proxy.refuse_with("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
-    refused(&mut behind.host("HTTPS_PROXY", &format!("http://user:secret@{place}")), &place);
-    behind.proxy.refuse_with("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n");
-    refused(&mut behind.host("HTTPS_PROXY", &format!("http://{place}")), &place);
-    behind.proxy.refuse_with("nonsense\r\n\r\n");
-    refused(&mut behind.host("HTTPS_PROXY", &format!("http://{place}")), &place);
-    let BehindProxy { relay, proxy, ca } = behind;
-    drop(proxy);
-    let options = trusting(&ca, &[]).env("HTTPS_PROXY", format!("http://user:secret@{place}"));
-    refused(&mut Host::at("https://relay.test", options), &place);
-    assert!(relay.requests().is_empty());
 }
 
 #[test]

@@ -55,7 +55,9 @@ fn case_105_fifty_reads_are_each_answered_and_executed_once_however_idle_connect
 
 #[test]
 fn case_105_a_connection_that_ended_a_second_or_five_ago_costs_nothing() {
-    for (idle, seconds) in [(Idle::Close as fn(Duration) -> Idle, 1), (Idle::Reset, 1), (Idle::Close, 5)] {
+    for (idle, seconds) in
+        [(Idle::Close as fn(Duration) -> Idle, 1), (Idle::Reset, 1), (Idle::Close, 5), (Idle::Reset, 5)]
+    {
         let relay = Relay::start(Options { idle: idle(Duration::from_secs(seconds)), ..Options::default() });
         let mut host = connected(&relay);
         wait_until_closed(&relay);
@@ -132,7 +134,7 @@ fn a_read_is_not_sent_again_once_an_answer_has_begun() {
 #[test]
 fn a_read_that_gets_no_answer_in_time_is_not_sent_again() {
     let relay = Relay::start(Options::default());
-    let mut host = impatient(&relay, 1, &[]);
+    let mut host = impatient(&relay, 4, &[]);
     assert_answered(&host.call("list_jobs", "{}"));
     failed_read(&relay, &mut host, Reply::hang());
 }

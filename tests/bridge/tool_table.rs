@@ -1,12 +1,10 @@
-//! Contract 2: tools/list, whatever the relay's table is like, and when the table is fetched.
-
-use std::time::{Duration, Instant};
+//! Contract 2: tools/list, whatever the relay's table is like.
 
 use serde_json::{Value, json};
 use tinyagent_harness::{Host, HostOptions, request};
-use tinyagent_relay::{Answer, Gate, Matcher, Options, Relay, Reply};
+use tinyagent_relay::{Matcher, Options, Relay, Reply};
 
-use crate::outcome::{assert_answered, error_text, impatient};
+use crate::outcome::assert_answered;
 
 /// The read tools in the contract's order.
 const READ_TOOLS: [&str; 17] = [
@@ -51,33 +49,33 @@ const WRITE_TOOLS: [&str; 18] = [
     "cancel_job",
 ];
 
-fn tools(host: &mut Host) -> Vec<Value> {
+pub fn tools(host: &mut Host) -> Vec<Value> {
     let answer = host.ask("tools/list", "{}");
     answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("no tools: {answer}")).clone()
 }
 
-fn names(host: &mut Host) -> Vec<String> {
+pub fn names(host: &mut Host) -> Vec<String> {
     tools(host).iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
 }
 
 /// A host whose relay serves exactly these entries.
-fn with_entries(entries: Vec<Value>) -> (Relay, Host) {
+pub fn with_entries(entries: Vec<Value>) -> (Relay, Host) {
     let relay = Relay::start(Options::default());
     relay.set_listed_tools(entries);
     let host = Host::start(&relay);
     (relay, host)
 }
 
-fn entry(name: &str) -> Value {
+pub fn entry(name: &str) -> Value {
     json!({"name": name, "description": "d", "inputSchema": {"type": "object"}})
 }
 
 /// A page of the table with this cursor to the next one, both as JSON text.
-fn page(entries: &str, cursor: &str) -> Reply {
+pub fn page(entries: &str, cursor: &str) -> Reply {
     Reply::result_text(&format!(r#"{{"resultType":"complete","tools":{entries},"nextCursor":{cursor}}}"#))
 }
 
-fn lists(relay: &Relay) -> usize {
+pub fn lists(relay: &Relay) -> usize {
     relay.posts().iter().filter(|post| post.rpc_method() == Some("tools/list")).count()
 }
 
@@ -369,235 +367,4 @@ fn every_exposed_tool_at_its_largest_fits_a_line() {
     let listed = tools(&mut Host::with_writes(&relay));
     assert_eq!(listed.len(), 36);
     assert!(json!(listed).to_string().len() < 8 << 20);
-}
-
-#[test]
-fn a_table_that_cannot_be_loaded_leaves_tiny_diagnose_and_its_reason_and_is_fetched_again() {
-    let html = Answer::html(502, "<html>");
-    let deep = format!(
-        r#"{{"tools":[{{"name":"list_rooms","inputSchema":{}{}}}]}}"#,
-        r#"{"a":"#.repeat(100_000),
-        "}".repeat(100_000)
-    );
-    for (reply, reason) in [
-        (Reply::error(401, -32000, "unknown key"), "permission: unknown key"),
-        (Reply::error(400, -32602, "no"), "relay: no"),
-        (Reply::http(html), "transport: HTTP 502 Bad Gateway"),
-        (Reply::http(Answer::new(429)), "relay: rate limited"),
-        (Reply::json(200, "{"), "transport: invalid answer: "),
-        (Reply::result_text("{}"), "transport: invalid tool table: no list of tools"),
-        (Reply::result_text(r#"{"tools":{}}"#), "transport: invalid tool table: no list of tools"),
-        (Reply::result_text(r#"{"tools":null}"#), "transport: invalid tool table: no list of tools"),
-        (Reply::result_text(r#"{"resultType":"input_required","tools":[]}"#), "transport: "),
-        (Reply::result_text(&deep), "transport: invalid answer: "),
-        (Reply::close(), "transport: the relay closed the connection"),
-    ] {
-        let relay = Relay::start(Options::default());
-        relay.script(Matcher::rpc("tools/list"), reply);
-        let mut host = Host::start(&relay);
-        assert_eq!(names(&mut host), ["tiny_diagnose"], "{reason}");
-        host.wait_for_stderr(&format!("the relay's tools cannot be listed: {reason}"));
-        assert_eq!(names(&mut host).len(), 18, "{reason}");
-        assert_eq!(names(&mut host).len(), 18);
-        assert_eq!(lists(&relay), 2, "it is kept once loaded");
-    }
-}
-
-#[test]
-fn a_page_that_fails_is_a_table_that_cannot_be_loaded() {
-    let relay = Relay::start(Options { page_size: Some(5), ..Options::default() });
-    relay.script(Matcher::rpc("tools/list").nth(3), Reply::http(Answer::new(500)));
-    let mut host = Host::start(&relay);
-    assert_eq!(names(&mut host), ["tiny_diagnose"]);
-    assert_eq!(names(&mut host).len(), 18);
-}
-
-#[test]
-fn case_45_a_table_that_hangs_is_given_up_within_8_seconds_and_holds_up_nothing_else() {
-    let relay = Relay::start(Options::default());
-    let gate = Gate::new();
-    relay.script(Matcher::rpc("tools/list"), Reply::hold(&gate));
-    let mut host = Host::start(&relay);
-    let began = Instant::now();
-    let id = host.take_id();
-    host.send(&request(id, "tools/list", "{}"));
-    assert!(gate.wait_arrived(1, Duration::from_secs(5)));
-    host.assert_alive();
-    assert_answered(&host.call("list_rooms", "{}"));
-    assert!(host.text("tiny_diagnose", "{}").starts_with("ok: "));
-    let answer = host.answer(id);
-    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
-    assert_eq!(answer["result"]["tools"].as_array().map(Vec::len), Some(1));
-    host.wait_for_stderr("the relay's tools cannot be listed: transport: ");
-    gate.open();
-    assert_eq!(names(&mut host).len(), 18);
-}
-
-#[test]
-fn pages_that_are_each_quick_enough_share_the_8_seconds() {
-    let relay = Relay::start(Options::default());
-    for at in 0..50 {
-        let slow = move |_: &tinyagent_relay::Request| {
-            std::thread::sleep(Duration::from_millis(500));
-            page("[]", &format!("\"page {at}\""))
-        };
-        relay.script(Matcher::rpc("tools/list"), Reply::with(slow));
-    }
-    let mut host = Host::start(&relay);
-    let began = Instant::now();
-    assert_eq!(names(&mut host), ["tiny_diagnose"]);
-    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
-}
-
-#[test]
-fn a_failed_table_is_fetched_again_after_the_next_call_that_the_relay_answers() {
-    let relay = Relay::start(Options::default());
-    relay.script(Matcher::rpc("tools/list"), Reply::http(Answer::new(503)));
-    relay.script_always(Matcher::tool("list_jobs"), Reply::close());
-    let mut host = Host::with_writes(&relay);
-    assert_eq!(names(&mut host), ["tiny_diagnose"]);
-    error_text(&host.call("post_message", r#"{"event":{}}"#));
-    error_text(&host.call("list_jobs", "{}"));
-    host.assert_alive();
-    assert_eq!(lists(&relay), 1, "neither a refusal of our own nor silence is an answer");
-    assert_answered(&host.call("list_rooms", "{}"));
-    assert!(
-        relay.wait_for_matching(2, Duration::from_secs(10), |post| post.rpc_method() == Some("tools/list"))
-    );
-    assert_eq!(names(&mut host).len(), 36);
-    assert_eq!(lists(&relay), 2);
-}
-
-#[test]
-fn a_tool_that_the_relay_no_longer_knows_has_the_table_fetched_after_the_answer() {
-    let relay = Relay::start(Options { without_tools: vec!["list_jobs".into()], ..Options::default() });
-    relay.set_listed_tools(vec![entry("list_jobs"), entry("list_rooms")]);
-    let mut host = Host::start(&relay);
-    assert_eq!(names(&mut host), ["list_rooms", "list_jobs", "tiny_diagnose"]);
-    relay.set_listed_tools(vec![entry("list_rooms")]);
-    let gate = Gate::new();
-    relay.script(Matcher::rpc("tools/list"), Reply::hold(&gate));
-    assert_eq!(error_text(&host.call("list_jobs", "{}")), "relay: Unknown tool: list_jobs");
-    assert!(gate.wait_arrived(1, Duration::from_secs(10)));
-    assert_answered(&host.call("list_rooms", "{}"));
-    gate.open();
-    assert_eq!(names(&mut host), ["list_rooms", "tiny_diagnose"]);
-    assert_eq!(lists(&relay), 2);
-}
-
-#[test]
-fn a_table_that_cannot_be_fetched_again_is_kept() {
-    let relay = Relay::start(Options { without_tools: vec!["list_jobs".into()], ..Options::default() });
-    relay.set_listed_tools(vec![entry("list_jobs"), entry("list_rooms")]);
-    let mut host = Host::start(&relay);
-    names(&mut host);
-    relay.script_always(Matcher::rpc("tools/list"), Reply::http(Answer::new(503)));
-    error_text(&host.call("list_jobs", "{}"));
-    assert_eq!(names(&mut host), ["list_rooms", "list_jobs", "tiny_diagnose"]);
-}
-
-#[test]
-fn the_first_call_does_not_wait_for_a_table() {
-    let relay = Relay::start(Options::default());
-    relay.script_always(Matcher::rpc("tools/list"), Reply::hang());
-    let mut host = impatient(&relay, 5, &["--allow-writes"]);
-    assert_answered(&host.call("list_rooms", "{}"));
-    assert_answered(&host.call("post_message", r#"{"room":"general","content":"x"}"#));
-    assert_eq!(lists(&relay), 0);
-}
-
-/// A `list_jobs` whose inputs ask for headers.
-fn annotated(properties: Value) -> Value {
-    json!({"name": "list_jobs", "inputSchema": {"type": "object", "properties": properties}})
-}
-
-#[test]
-fn arguments_that_ask_for_headers_are_mirrored_in_them() {
-    let header = |kind: &str, name: &str| json!({"type": kind, "x-mcp-header": name});
-    let (relay, mut host) = with_entries(vec![annotated(json!({
-        "room": header("string", "Room"), "n": header("integer", "N-1"), "flag": header("boolean", "Flag"),
-        "in": {"type": "object", "properties": {"deep": header("string", "Deep")}}, "plain": {"type": "string"},
-    }))]);
-    names(&mut host);
-    let expect = |host: &mut Host, arguments: &str, expected: &[(&str, &str)]| {
-        host.call("list_jobs", arguments);
-        let call = relay.calls_of("list_jobs").pop().expect("a call");
-        let mut sent: Vec<(String, String)> = call
-            .headers
-            .iter()
-            .filter(|(name, _)| name.to_ascii_lowercase().starts_with("mcp-param-"))
-            .cloned()
-            .collect();
-        sent.sort();
-        let sent: Vec<(String, &str)> =
-            sent.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())).collect();
-        let expected: Vec<(String, &str)> =
-            expected.iter().map(|(name, value)| (format!("mcp-param-{name}"), *value)).collect();
-        assert_eq!(sent, expected, "{arguments}");
-        assert_eq!(call.arguments(), Some(arguments));
-    };
-    expect(&mut host, "{}", &[]);
-    expect(&mut host, r#"{"plain":"x","other":"y"}"#, &[]);
-    expect(
-        &mut host,
-        r#"{"room":"general","n":-7,"flag":false,"in":{"deep":"d"}}"#,
-        &[("deep", "d"), ("flag", "false"), ("n-1", "-7"), ("room", "general")],
-    );
-    expect(
-        &mut host,
-        r#"{"room":"Z\u00fcrich","n":0,"flag":true}"#,
-        &[("flag", "true"), ("n-1", "0"), ("room", "=?base64?WsO8cmljaA==?=")],
-    );
-    expect(&mut host, r#"{"room":" a"}"#, &[("room", "=?base64?IGE=?=")]);
-    expect(&mut host, r#"{"room":"a\r\nX: y"}"#, &[("room", "=?base64?YQ0KWDogeQ==?=")]);
-    expect(&mut host, r#"{"room":"=?base64?eA==?="}"#, &[("room", "=?base64?PT9iYXNlNjQ/ZUE9PT89?=")]);
-    expect(&mut host, r#"{"room":null,"n":null,"flag":null,"in":null}"#, &[]);
-    expect(&mut host, r#"{"n":9007199254740991}"#, &[("n-1", "9007199254740991")]);
-    expect(&mut host, r#"{"n":9007199254740992}"#, &[]);
-    expect(&mut host, r#"{"n":1.5,"in":[{"deep":"d"}]}"#, &[]);
-}
-
-#[test]
-fn a_first_call_that_lacks_its_headers_is_made_good_by_one_fetch_of_the_table() {
-    let (relay, mut host) =
-        with_entries(vec![annotated(json!({"room": {"type": "string", "x-mcp-header": "Room"}}))]);
-    host.call("list_jobs", r#"{"room":"general"}"#);
-    let calls = relay.calls_of("list_jobs");
-    assert_eq!((calls.len(), lists(&relay)), (2, 1));
-    assert_eq!(
-        (calls[0].header("mcp-param-room"), calls[1].header("mcp-param-room")),
-        (None, Some("general"))
-    );
-}
-
-#[test]
-fn a_tool_with_an_invalid_header_annotation_is_left_out_with_a_warning() {
-    for properties in [
-        json!({"a": {"type": "string", "x-mcp-header": ""}}),
-        json!({"a": {"type": "string", "x-mcp-header": "a b"}}),
-        json!({"a": {"type": "string", "x-mcp-header": "a\r\nX: y"}}),
-        json!({"a": {"type": "string", "x-mcp-header": "é"}}),
-        json!({"a": {"type": "string", "x-mcp-header": 5}}),
-        json!({"a": {"type": "string", "x-mcp-header": null}}),
-        json!({"a": {"type": "number", "x-mcp-header": "A"}}),
-        json!({"a": {"type": "object", "x-mcp-header": "A"}}),
-        json!({"a": {"type": ["string", "null"], "x-mcp-header": "A"}}),
-        json!({"a": {"x-mcp-header": "A"}}),
-        json!({"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}}),
-        json!({"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}}),
-        json!({"a": {"oneOf": [{"type": "string", "x-mcp-header": "A"}]}}),
-    ] {
-        let (_relay, mut host) = with_entries(vec![annotated(properties.clone()), entry("list_rooms")]);
-        assert_eq!(names(&mut host), ["list_rooms", "tiny_diagnose"], "{properties}");
-        host.wait_for_stderr("tool list_jobs is left out: x-mcp-header");
-    }
-}
-
-#[test]
-fn an_annotation_of_a_tool_that_is_not_exposed_matters_to_nobody() {
-    let mut stranger = annotated(json!({"a": {"type": "number", "x-mcp-header": "A"}}));
-    stranger["name"] = "publish_event".into();
-    let (_relay, mut host) = with_entries(vec![stranger, entry("list_rooms")]);
-    assert_eq!(names(&mut host), ["list_rooms", "tiny_diagnose"]);
-    assert!(!host.end().stderr.contains("left out"));
 }
