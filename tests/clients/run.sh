@@ -2,7 +2,7 @@
 # Runs real MCP clients against the built programs and the development relay; no model, and no network but
 # the package registries. What cannot be installed here is skipped with its reason.
 #   tests/clients/run.sh                  every suite
-#   tests/clients/run.sh python hermes    only these
+#   tests/clients/run.sh python hermes    only these: signature python hermes typescript inspector conformance
 # The last line is "N passed, M failed, K skipped"; the status is non-zero when anything failed. Environments
 # are kept under target/clients and made anew when their pinned requirements change.
 set -euo pipefail
@@ -68,7 +68,8 @@ venv() { # ENVIRONMENT SOURCE
 }
 
 packages() { # ENVIRONMENT SOURCE
-    cp "$2/package.json" "$2/package-lock.json" "$2/.npmrc" "$1" && (cd "$1" && npm ci --no-audit --no-fund)
+    cp "$2/package.json" "$2/package-lock.json" "$2/.npmrc" "$1"
+    (cd "$1" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 
 suite_signature() {
@@ -91,12 +92,51 @@ suite_hermes() {
     python_suite hermes
 }
 
+# The suites that need npm packages share one environment.
+npm_suite() { # NAME COMMAND…
+    if [ -z "${npm_state:-}" ]; then
+        npm_state=missing
+        if ! command -v npm >/dev/null; then
+            why="there is no npm"
+        elif prepare npm package-lock.json packages; then
+            npm_state=ready
+        fi
+        npm_why=$why
+    fi
+    if [ "$npm_state" = ready ]; then
+        run "$@"
+    else
+        skip "$1" "$npm_why"
+    fi
+}
+
+# Some need a newer Node than most systems have; a package brings it.
+newer_node_suite() { # NAME
+    export NODE_MODULES=$cache/npm/environment/node_modules
+    export NODE=$NODE_MODULES/.bin/node
+    npm_suite "$1" python3 "$here/$1/suite.py"
+}
+
+suite_typescript() {
+    # Modules are looked up from where the script lies.
+    npm_suite typescript sh -c "cp '$here/typescript/suite.mjs' '$cache/npm/environment' &&
+        exec node '$cache/npm/environment/suite.mjs'"
+}
+
+suite_inspector() {
+    newer_node_suite inspector
+}
+
+suite_conformance() {
+    newer_node_suite conformance
+}
+
 mkdir -p "$cache"
 cargo build --locked --workspace --bins
 export TINYAGENT=$target/debug/tinyagent TINYAGENT_RELAY=$target/debug/tinyagent-relay
 export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 
-[ $# -gt 0 ] || set -- signature python hermes
+[ $# -gt 0 ] || set -- signature python hermes typescript inspector conformance
 for suite in "$@"; do
     if command -v python3 >/dev/null; then
         "suite_$suite"
