@@ -81,7 +81,7 @@ impl<'a> Asked<'a> {
 }
 
 /// Whether a decoder that folds case could take one name for the other.
-fn look_alike(one: &str, other: &str) -> bool {
+pub fn look_alike(one: &str, other: &str) -> bool {
     let fold = |c: char| c.to_uppercase().flat_map(char::to_lowercase);
     one.chars().flat_map(fold).eq(other.chars().flat_map(fold))
 }

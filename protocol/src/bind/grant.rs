@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use super::asked::look_alike;
 use crate::hex;
 use crate::json::Json;
 use crate::template::Template;
@@ -38,7 +39,7 @@ pub fn asks_for(text: &str, changes: Json<'_>, reason: Option<&str>) -> bool {
         // The base grant's id; a name that a decoder could take for one of the above holds no id there.
         other => {
             let is_id = || value.as_exact_str().is_some_and(|id| hex::decode::<32>(&id).is_some());
-            !other.eq_ignore_ascii_case(CHANGES) && !other.eq_ignore_ascii_case(REASON) && is_id()
+            !look_alike(other, CHANGES) && !look_alike(other, REASON) && is_id()
         }
     };
     json.get(CHANGES).is_some() && json.members().all(says)
