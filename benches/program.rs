@@ -1,0 +1,186 @@
+//! The two real programs against the development relay, beside a bare client that posts the same requests
+//! over one connection with proofs made in advance. All figures are ratios or slopes of one run, since
+//! machines are noisy.
+//!
+//!   cargo bench --bench program
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tinyagent_relay::client::Post;
+use tinyagent_relay::{Key, Options, Relay};
+
+const CALLS: usize = 400;
+const BLOCK: usize = 40;
+
+struct Host {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    line: Vec<u8>,
+}
+
+impl Host {
+    fn start(url: &str) -> Host {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tinyagent"))
+            .args(["mcp", "--relay", url, "--allow-writes", "--max-events-per-minute", "1000000"])
+            .env("TINY_PRIVATE_KEY", "07".repeat(32))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("tinyagent starts");
+        let stdin = child.stdin.take().expect("a pipe");
+        let stdout = BufReader::with_capacity(1 << 20, child.stdout.take().expect("a pipe"));
+        Host { child, stdin, stdout, line: Vec::new() }
+    }
+
+    fn send(&mut self, line: &str) {
+        self.stdin.write_all(line.as_bytes()).expect("tinyagent reads");
+    }
+
+    fn receive(&mut self) {
+        self.line.clear();
+        self.stdout.read_until(b'\n', &mut self.line).expect("tinyagent answers");
+        assert!(
+            self.line.starts_with(b"{\"jsonrpc\"")
+                && !self.line.windows(14).any(|w| w == b"\"isError\":true")
+        );
+    }
+
+    fn ask(&mut self, line: &str) -> Duration {
+        let began = Instant::now();
+        self.send(line);
+        self.receive();
+        began.elapsed()
+    }
+
+    fn end(mut self) {
+        drop(self.stdin);
+        self.child.wait().expect("tinyagent ends");
+    }
+}
+
+/// Posts over one kept-alive connection.
+struct Bare {
+    socket: BufReader<TcpStream>,
+}
+
+impl Bare {
+    fn connect(relay: &Relay) -> Bare {
+        let socket = TcpStream::connect(relay.address()).expect("the relay listens");
+        socket.set_nodelay(true).expect("a socket");
+        Bare { socket: BufReader::with_capacity(1 << 20, socket) }
+    }
+
+    fn post(&mut self, post: &Post, host: &str) -> Duration {
+        let mut request =
+            format!("POST /mcp HTTP/1.1\r\nhost: {host}\r\ncontent-length: {}\r\n", post.body.len());
+        for (name, value) in post.headers.iter().filter(|(name, _)| {
+            !["host", "content-length", "connection"].contains(&name.to_ascii_lowercase().as_str())
+        }) {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        request.push_str("\r\n");
+        let mut bytes = request.into_bytes();
+        bytes.extend_from_slice(&post.body);
+        let began = Instant::now();
+        self.socket.get_mut().write_all(&bytes).expect("the relay reads");
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            self.socket.read_line(&mut line).expect("the relay answers");
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length");
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.socket.read_exact(&mut body).expect("a whole answer");
+        began.elapsed()
+    }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn call(id: usize, tool: &str, arguments: &str) -> String {
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"{tool}\",\"arguments\":{arguments}}}}}\n"
+    )
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn main() {
+    let relay = Relay::start(Options { record: false, body_limit: 64 << 20, ..Options::default() });
+    let url = relay.url();
+    let host_name = url.trim_start_matches("http://").to_owned();
+    let key = Key::random();
+    let hello = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{}}\n";
+
+    let starts = (0..15).map(|_| {
+        let began = Instant::now();
+        let mut host = Host::start(&url);
+        host.ask(hello);
+        let time = micros(began.elapsed());
+        host.end();
+        time
+    });
+    println!("start to the initialize answer      {:8.1} ms", median(starts.collect()) / 1e3);
+
+    let mut host = Host::start(&url);
+    host.ask(hello);
+    let mut bare = Bare::connect(&relay);
+    let arguments = "{\"id\":\"general\",\"limit\":1}";
+    let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..CALLS / BLOCK {
+        let block: Vec<f64> =
+            (0..BLOCK).map(|id| micros(host.ask(&call(id, "read_room", arguments)))).collect();
+        let posts: Vec<Post> = (0..BLOCK).map(|_| Post::call(&url, &key, "read_room", arguments)).collect();
+        let alone: Vec<f64> = posts.iter().map(|post| micros(bare.post(post, &host_name))).collect();
+        ratios.push(median(block.clone()) / median(alone.clone()));
+        ours.extend(block);
+        theirs.extend(alone);
+    }
+    let (ours, theirs) = (median(ours), median(theirs));
+    println!("a read                              {ours:8.1} us");
+    println!("the bare POST                       {theirs:8.1} us");
+    println!("a read by the bare POST             {:8.2}", median(ratios));
+
+    let post = |n: usize| format!("{{\"room\":\"general\",\"content\":\"message {n}\"}}");
+    let writes = (0..100).map(|n| micros(host.ask(&call(n, "post_message", &post(n)))));
+    println!("a write by a read                   {:8.2}", median(writes.collect()) / ours);
+    let pings = (0..CALLS)
+        .map(|id| micros(host.ask(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n"))));
+    println!("a ping by a read                    {:8.2}", median(pings.collect()) / ours);
+
+    println!("\nargument size, time a MiB (linear where the figure stays)");
+    for kib in [1, 16, 256, 1024, 4096, 16384] {
+        let arguments = format!("{{\"id\":\"general\",\"pad\":\"{}\"}}", "x".repeat(kib << 10));
+        let times = (0..7).map(|id| micros(host.ask(&call(id, "read_room", &arguments))));
+        let time = median(times.collect());
+        println!("  {kib:6} KiB {time:10.0} us {:10.0} us/MiB", time / (kib as f64 / 1024.0));
+    }
+
+    println!("\nqueued calls, time a call (linear where the figure stays)");
+    for count in [1, 8, 64, 512] {
+        let lines: String = (0..count).map(|id| call(id, "read_room", arguments)).collect();
+        let times = (0..5).map(|_| {
+            let began = Instant::now();
+            host.send(&lines);
+            (0..count).for_each(|_| host.receive());
+            micros(began.elapsed()) / count as f64
+        });
+        println!("  {count:6} calls {:10.1} us a call", median(times.collect()));
+    }
+    host.end();
+}
