@@ -4,13 +4,19 @@
 //! One binary for all of it, so that it is linked once; one module a subject. The programs of another
 //! build are tested where `TINYAGENT_PROGRAM_DIR` names their directory.
 #![cfg(target_os = "linux")]
+#![allow(clippy::expect_used, reason = "a test says by panicking what was not as expected")]
 
+mod arguments;
 mod body_binding;
+mod frames;
+mod looking_in;
 mod memory;
 mod peer;
 mod processes;
 mod properties;
 mod red_team;
+mod report;
+mod requests;
 mod scan;
 mod support;
 mod wire;

@@ -152,3 +152,12 @@ pub fn publish(tool: &str, arguments: &str, kind: u64, tags: &str) -> String {
         r#"{{"publish":{{"id":1,"tool":"{tool}","arguments":{arguments},"template":{{"kind":{kind},"tags":{tags},"content":"hi","created_at":1700000000}}}}}}"#
     )
 }
+
+/// Sends what is no request to a signer of its own, and insists that it ends it without an answer.
+pub fn assert_ends(what: &str, content: &[u8]) {
+    let mut peer = Peer::with_everything();
+    assert!(peer.ask(r#"{"describe":{}}"#).get("description").is_some());
+    let answer = peer.try_ask(content);
+    assert!(answer.is_none(), "{what} was answered: {answer:?}");
+    assert_eq!(peer.end(), Some(MALFORMED), "{what}");
+}

@@ -19,6 +19,9 @@ pub fn program(name: &str) -> PathBuf {
     }
 }
 
+/// The user that the tests run programs as, beside root.
+pub const NOBODY: u32 = 65534;
+
 /// Whether the tests run as root; where they do not, says what is left out.
 pub fn is_root(otherwise: &str) -> bool {
     let root = nix::unistd::geteuid().is_root();
