@@ -57,7 +57,8 @@ prepare() { # SUITE REQUIREMENT-FILE COMMAND…
     rm -rf "${cache:?}/$1"
     mkdir -p "$environment"
     if ! "${@:3}" "$environment" "$here/$1" >"$cache/$1/install.log" 2>&1; then
-        why="its environment cannot be made here: $(grep -i error "$cache/$1/install.log" | tail -n 1)"
+        why=$(grep -i -m 1 error "$cache/$1/install.log" || tail -n 1 "$cache/$1/install.log")
+        why="its environment cannot be made here: $why"
         return 1
     fi
     cp "$requirements" "$stamp"
