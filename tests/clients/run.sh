@@ -93,18 +93,17 @@ suite_hermes() {
     python_suite hermes
 }
 
-# The suites that need npm packages share one environment.
+# The suites that need npm packages share one environment, made once.
 npm_suite() { # NAME COMMAND…
-    if [ -z "${npm_state:-}" ]; then
-        npm_state=missing
+    if [ -z "${npm_why+set}" ]; then
         if ! command -v npm >/dev/null; then
             why="there is no npm"
-        elif prepare npm package-lock.json packages; then
-            npm_state=ready
+        else
+            prepare npm package-lock.json packages || true
         fi
         npm_why=$why
     fi
-    if [ "$npm_state" = ready ]; then
+    if [ -z "$npm_why" ]; then
         run "$@"
     else
         skip "$1" "$npm_why"

@@ -1,7 +1,7 @@
 """Hermes Agent's own MCP client against `tinyagent mcp`.
 
-Each scenario is a fresh Hermes home with a real config.yaml, so that the filtered environment, `${VAR}` from
-its .env, the watchdog, the reconnects and the breaker are Hermes' own.
+Each scenario is a fresh Hermes home whose config.yaml is what `tinyagent config hermes` prints, so that the
+filtered environment, `${VAR}` from its .env, the watchdog, the reconnects and the breaker are Hermes' own.
 """
 
 import json
@@ -17,7 +17,7 @@ from signature import nostr
 from support.processes import eventually, none_left, programs
 from support.relay import Relay
 from support.report import Suite, expect, expect_equal
-from support.session import KEY_VARIABLE, PROGRAM, READ_TOOLS, Key, arguments
+from support.session import KEY_VARIABLE, PROGRAM, READ_TOOLS, Key
 
 DRIVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "driver.py")
 # Hermes' floor for its keepalive, in seconds.
@@ -31,17 +31,15 @@ HOST_VARIABLE = "HOST_ONLY_VARIABLE"
 
 
 class Hermes:
-    """One Hermes process with one configured server; a context manager."""
+    """One Hermes process with one configured server; keywords are added to its entry. A context manager."""
 
     def __init__(self, relay, dotenv, *options, **entry):
         self.relay = relay
         self.home = tempfile.mkdtemp(prefix="hermes-home-")
-        entry |= {
-            "command": PROGRAM,
-            "args": arguments(relay.url, *options),
-            "env": {KEY_VARIABLE: f"${{{KEY_VARIABLE}}}"},
-        }
-        self._write("config.yaml", json.dumps({"mcp_servers": {"tiny": entry}}))
+        config = subprocess.check_output(
+            [PROGRAM, "config", "hermes", "--relay", relay.url, *options], text=True, stderr=subprocess.DEVNULL
+        )
+        self._write("config.yaml", config + "".join(f"    {name}: {value}\n" for name, value in entry.items()))
         self._write(".env", "".join(f"{name}={value}\n" for name, value in dotenv.items()))
         environment = {n: v for n, v in os.environ.items() if not n.startswith(("TINY", "HERMES"))}
         environment |= {"HERMES_HOME": self.home, "HOME": self.home, HOST_VARIABLE: "1"}
@@ -102,7 +100,7 @@ class Hermes:
 def whole_session(suite, relay, key):
     """From the start to the end."""
     with Hermes(relay, {KEY_VARIABLE: key.nsec}, "--allow-writes") as hermes:
-        with suite.case("hermes: connects, with the key substituted from its .env"):
+        with suite.case("hermes: connects by the entry that `tinyagent config` prints, with the key from its .env"):
             seen = hermes.ask("discover")
             expect_equal(seen["errors"], {}, "errors")
             expect_equal((seen["server"], seen["revision"]), ("tinyagent", "2025-11-25"), "handshake")
