@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tinyagent_harness::{Host, HostOptions};
-use tinyagent_relay::{Idle, Matcher, Options, Relay, Reply, Request, Step};
+use tinyagent_relay::{Gate, Idle, Matcher, Options, Relay, Reply, Request, Step};
 
 use crate::outcome::{assert_answered, error_text, failed_read, failed_submission, impatient};
 
@@ -82,6 +82,21 @@ fn case_105_a_read_that_a_reused_connection_swallows_is_sent_once_more_with_a_ne
         assert_separately_proved(&calls[0], &calls[1]);
         assert_ne!(calls[0].connection, calls[1].connection);
     }
+}
+
+#[test]
+fn what_other_requests_connect_meanwhile_does_not_make_a_reused_connection_a_fresh_one() {
+    let relay = Relay::start(Options::default());
+    let mut host = connected(&relay);
+    let gate = Gate::new();
+    relay.script(Matcher::tool("list_rooms"), Reply::steps([Step::Wait(gate.clone()), Step::Close]));
+    let call = host.begin_call("list_rooms", "{}");
+    assert!(gate.wait_arrived(1, Duration::from_secs(30)));
+    assert!(host.text("tiny_diagnose", "{}").starts_with("ok: "));
+    assert_eq!(relay.connections(), 2);
+    gate.open();
+    assert_answered(&host.answer(call));
+    assert_eq!(relay.calls_of("list_rooms").len(), 2);
 }
 
 #[test]

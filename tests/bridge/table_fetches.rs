@@ -139,6 +139,27 @@ fn a_tool_that_the_relay_no_longer_knows_has_the_table_fetched_after_the_answer(
 }
 
 #[test]
+fn an_unknown_tool_is_understood_in_other_words_and_bad_arguments_are_not_taken_for_one() {
+    for (message, fetched) in [
+        ("unknown tool", 2),
+        ("tool \"list_jobs\" not found", 2),
+        ("No such tool: list_jobs", 2),
+        ("the tool does not exist", 2),
+        ("room not found", 1),
+        ("invalid arguments", 1),
+    ] {
+        let relay = Relay::start(Options::default());
+        let mut host = Host::start(&relay);
+        names(&mut host);
+        relay.script(Matcher::tool("list_jobs"), Reply::error(400, -32602, message));
+        error_text(&host.call("list_jobs", "{}"));
+        assert_answered(&host.call("list_rooms", "{}"));
+        names(&mut host);
+        assert_eq!(lists(&relay), fetched, "{message}");
+    }
+}
+
+#[test]
 fn a_table_that_cannot_be_fetched_again_is_kept() {
     let relay = Relay::start(Options { without_tools: vec!["list_jobs".into()], ..Options::default() });
     relay.set_listed_tools(vec![entry("list_jobs"), entry("list_rooms")]);

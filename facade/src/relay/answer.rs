@@ -172,10 +172,17 @@ fn rpc_failure(error: RpcError) -> Unanswered {
     let hint = match error.code {
         -32020 => Hint::HeaderMismatch,
         -32022 if error.offers_our_version => Hint::VersionOffered,
-        -32602 if error.message.to_ascii_lowercase().contains("unknown tool") => Hint::UnknownTool,
+        -32602 if says_unknown_tool(&error.message) => Hint::UnknownTool,
         _ => Hint::None,
     };
     Unanswered { failure: Failure::Relay(error.message), hint }
+}
+
+/// Whether an "invalid params" is about the tool's name; the code alone also stands for bad arguments.
+fn says_unknown_tool(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    message.contains("tool")
+        && ["unknown", "not found", "no such", "does not exist"].iter().any(|words| message.contains(words))
 }
 
 /// The JSON-RPC error in a refusal's body, for this request or without an id, as the relay's 401, 403 and

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tinyagent_protocol::body::{Body, Endpoint, RELAY_PROTOCOL_VERSION};
 use tinyagent_protocol::relay_url::RelayUrl;
 
-use super::network::{self, ConnectionCount, RelayProxy, Roots};
+use super::network::{self, RelayProxy, Roots, noting_reuse};
 use super::sse::Events;
 use crate::failure::{Failure, one_line};
 
@@ -91,7 +91,6 @@ impl NoAnswer {
 pub struct RelayClient {
     relay: RelayUrl,
     proxy: Option<RelayProxy>,
-    connections: ConnectionCount,
     client: watch::Receiver<Option<Result<Client, String>>>,
     mcp: Result<Url, NoAnswer>,
     manage: Result<Url, NoAnswer>,
@@ -102,13 +101,9 @@ impl RelayClient {
     /// request waits for it.
     pub fn new(relay: &RelayUrl, proxy: Option<RelayProxy>, roots: Roots) -> Self {
         let (ready, client) = watch::channel(None);
-        let connections = ConnectionCount::default();
         let make = {
-            let (relay, proxy, connections) = (relay.clone(), proxy.clone(), connections.clone());
-            move || {
-                network::client(&relay, proxy.as_ref(), roots, &connections)
-                    .map_err(|error| error.to_string())
-            }
+            let (relay, proxy) = (relay.clone(), proxy.clone());
+            move || network::client(&relay, proxy.as_ref(), roots).map_err(|error| error.to_string())
         };
         if relay.tls() {
             std::thread::spawn(move || ready.send_replace(Some(make())));
@@ -117,7 +112,7 @@ impl RelayClient {
         }
         let endpoint = |endpoint: Endpoint| parsed(&endpoint.url(relay));
         let (mcp, manage) = (endpoint(Endpoint::Mcp), endpoint(Endpoint::Manage));
-        Self { relay: relay.clone(), proxy, connections, client, mcp, manage }
+        Self { relay: relay.clone(), proxy, client, mcp, manage }
     }
 
     /// Sends a request and reads its answer.
@@ -137,9 +132,9 @@ impl RelayClient {
         }
         let exchange = async {
             let request = self.client().await?.request(Method::POST, url).headers(headers);
-            let before = self.connections.get();
             let request = request.body(reqwest::Body::wrap(post.body));
-            let response = request.send().await.map_err(|error| self.explain(&error, before, &begun))?;
+            let (sent, reused) = noting_reuse(request.send()).await;
+            let response = sent.map_err(|error| self.explain(&error, reused, &begun))?;
             let (status, headers) = (response.status(), response.headers().clone());
             let body = if status == StatusCode::OK {
                 let whole = read_body(response, MAX_ANSWER_BYTES).await;
@@ -169,8 +164,8 @@ impl RelayClient {
         let exchange = async {
             let request = self.client().await?.get(parsed(url)?).header(ACCEPT, accept);
             let nothing = AtomicBool::new(false);
-            let before = self.connections.get();
-            let response = request.send().await.map_err(|error| self.explain(&error, before, &nothing))?;
+            let (sent, reused) = noting_reuse(request.send()).await;
+            let response = sent.map_err(|error| self.explain(&error, reused, &nothing))?;
             let (status, headers) = (response.status(), response.headers().clone());
             Ok(HttpAnswer { status, headers, body: read_if_possible(response).await })
         };
@@ -195,7 +190,7 @@ impl RelayClient {
     }
 
     /// What a failed send means.
-    fn explain(&self, error: &reqwest::Error, before: u64, begun: &AtomicBool) -> NoAnswer {
+    fn explain(&self, error: &reqwest::Error, reused: bool, begun: &AtomicBool) -> NoAnswer {
         let cause = cause(error);
         if error.is_connect() {
             let target = match &self.proxy {
@@ -207,7 +202,6 @@ impl RelayClient {
         if error.is_builder() {
             return NoAnswer::unsent(cause);
         }
-        let reused = self.connections.get() == before;
         let closed = source_of::<hyper::Error>(error)
             .is_some_and(|e| e.is_incomplete_message() || e.is_closed())
             || source_of::<io::Error>(error).is_some_and(|e| {

@@ -5,7 +5,7 @@
 
 use std::env;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use reqwest::{Client, Proxy, redirect, retry};
 use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
 use tinyagent_protocol::relay_url::RelayUrl;
+use tokio::task_local;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -95,44 +96,48 @@ fn with_credentials(url: &str, basic: &str) -> Option<String> {
     Some(url.into())
 }
 
-/// Counts the connections that were begun, so that a reused one can be told from a new one.
-#[derive(Clone, Debug, Default)]
-pub struct ConnectionCount(Arc<AtomicU64>);
+task_local! {
+    /// Set where the request that is being polled began a connection.
+    static BEGAN_CONNECTION: Arc<AtomicBool>;
+}
 
-impl ConnectionCount {
-    /// Connections begun so far.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+/// Polls a request and gives its outcome with whether it was sent on a reused connection: the HTTP client
+/// connects within the poll of the request that needs it, whatever other requests do meanwhile.
+pub async fn noting_reuse<T>(request: impl Future<Output = T>) -> (T, bool) {
+    let began = Arc::new(AtomicBool::new(false));
+    let outcome = BEGAN_CONNECTION.scope(began.clone(), request).await;
+    (outcome, !began.load(Ordering::Relaxed))
+}
+
+/// Has connectors note in [`noting_reuse`] that they were needed.
+#[derive(Clone, Copy, Debug)]
+struct NoteConnections;
+
+impl<S> Layer<S> for NoteConnections {
+    type Service = Noted<S>;
+
+    fn layer(&self, inner: S) -> Noted<S> {
+        Noted(inner)
     }
 }
 
-impl<S> Layer<S> for ConnectionCount {
-    type Service = Counted<S>;
-
-    fn layer(&self, inner: S) -> Counted<S> {
-        Counted { inner, count: self.clone() }
-    }
-}
-
-/// A connector that is counted.
+/// A connector that notes when it is needed.
 #[derive(Clone, Debug)]
-pub struct Counted<S> {
-    inner: S,
-    count: ConnectionCount,
-}
+struct Noted<S>(S);
 
-impl<S: Service<R>, R> Service<R> for Counted<S> {
+impl<S: Service<R>, R> Service<R> for Noted<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
+        self.0.poll_ready(cx)
     }
 
     fn call(&mut self, target: R) -> S::Future {
-        self.count.0.fetch_add(1, Ordering::Relaxed);
-        self.inner.call(target)
+        // Outside of a request nobody asks.
+        let _ = BEGAN_CONNECTION.try_with(|began| began.store(true, Ordering::Relaxed));
+        self.0.call(target)
     }
 }
 
@@ -169,12 +174,7 @@ impl Roots {
 ///
 /// # Errors
 /// [`NetworkError`].
-pub fn client(
-    relay: &RelayUrl,
-    proxy: Option<&RelayProxy>,
-    roots: Roots,
-    count: &ConnectionCount,
-) -> Result<Client, NetworkError> {
+pub fn client(relay: &RelayUrl, proxy: Option<&RelayProxy>, roots: Roots) -> Result<Client, NetworkError> {
     let roots = match roots {
         Roots::Unneeded => RootCertStore::empty(),
         Roots::Named(roots) => roots?,
@@ -194,7 +194,7 @@ pub fn client(
         .tcp_nodelay(true)
         .pool_idle_timeout(KEEP_IDLE)
         .pool_max_idle_per_host(4)
-        .connector_layer(count.clone())
+        .connector_layer(NoteConnections)
         .no_proxy();
     if let Some(proxy) = proxy {
         builder = builder.proxy(Proxy::all(&proxy.url)?);
