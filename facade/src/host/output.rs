@@ -29,9 +29,9 @@ pub struct Output {
     ended: Notify,
 }
 
-impl Output {
+impl Default for Output {
     /// Takes stdout over. [`Output::run`] must run beside.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             queue: RefCell::default(),
             queued: Cell::new(0),
@@ -42,7 +42,9 @@ impl Output {
             ended: Notify::new(),
         }
     }
+}
 
+impl Output {
     /// Sends one line, given in pieces without its end.
     pub fn send(&self, pieces: impl IntoIterator<Item = Bytes>) {
         if self.closed.get() {

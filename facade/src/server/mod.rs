@@ -59,7 +59,7 @@ impl Server {
             table: Table::new(bridge.clone()),
             bridge,
             diagnosis,
-            output: Output::new(),
+            output: Output::default(),
             pending: PendingRequests::default(),
             queue: CallQueue::default(),
             diagnosing: Semaphore::new(MAX_DIAGNOSES),

@@ -86,15 +86,30 @@ pub fn read(_: &mut BytesMut) -> io::Result<usize> {
     Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
 }
 
-/// Reads from stdin into the buffer's spare room, waiting for at least a byte.
+/// Reads from stdin into the buffer's spare room, waiting for at least a byte, also where another process
+/// that shares the open file (a terminal, say) has made it non-blocking.
 ///
 /// # Errors
 /// As read(2).
 pub fn read_blocking(buffer: &mut BytesMut) -> io::Result<usize> {
-    let room = buffer.chunk_mut();
-    // SAFETY: pointer and length are the spare room of a buffer that is borrowed mutably for the call.
-    let got = unsafe { libc::read(libc::STDIN_FILENO, room.as_mut_ptr().cast(), room.len()) };
-    advance(buffer, got)
+    loop {
+        let room = buffer.chunk_mut();
+        // SAFETY: pointer and length are the spare room of a buffer that is borrowed mutably for the call.
+        let got = unsafe { libc::read(libc::STDIN_FILENO, room.as_mut_ptr().cast(), room.len()) };
+        match advance(buffer, got) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait_until_ready(libc::STDIN_FILENO, PollFlags::POLLIN)?;
+            }
+            other => return other,
+        }
+    }
+}
+
+fn wait_until_ready(descriptor: RawFd, events: PollFlags) -> io::Result<()> {
+    // SAFETY: only called with this process's own stdin or stdout, which nothing here closes.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    poll(&mut [PollFd::new(descriptor, events)], PollTimeout::NONE)?;
+    Ok(())
 }
 
 fn advance(buffer: &mut BytesMut, got: isize) -> io::Result<usize> {
@@ -124,14 +139,21 @@ pub fn write(_: &[io::IoSlice<'_>]) -> io::Result<usize> {
     Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
 }
 
-/// Writes to stdout, waiting until at least a byte is taken.
+/// Writes to stdout, waiting until at least a byte is taken, also where stdout was made non-blocking.
 ///
 /// # Errors
 /// As write(2).
 pub fn write_blocking(bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: pointer and length describe a borrowed slice.
-    let put = unsafe { libc::write(libc::STDOUT_FILENO, bytes.as_ptr().cast(), bytes.len()) };
-    usize::try_from(put).map_err(|_| io::Error::last_os_error())
+    loop {
+        // SAFETY: pointer and length describe a borrowed slice.
+        let put = unsafe { libc::write(libc::STDOUT_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        match usize::try_from(put).map_err(|_| io::Error::last_os_error()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait_until_ready(libc::STDOUT_FILENO, PollFlags::POLLOUT)?;
+            }
+            other => return other,
+        }
+    }
 }
 
 /// The most bytes that a ready descriptor takes without waiting (PIPE_BUF, pipe(7)).
