@@ -191,6 +191,35 @@ fn stdin_and_stdout_may_be_sockets_as_node_makes_them() {
 }
 
 #[test]
+fn stdin_and_stdout_may_be_a_terminal_that_another_process_made_non_blocking() {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
+    let relay = Relay::start(Options::default());
+    for flags in [OFlag::O_RDWR, OFlag::O_RDWR | OFlag::O_NONBLOCK] {
+        let pty = nix::pty::openpty(None, None).expect("a terminal");
+        let mut raw = tcgetattr(&pty.slave).expect("attributes");
+        cfmakeraw(&mut raw);
+        tcsetattr(&pty.slave, SetArg::TCSANOW, &raw).expect("a terminal");
+        fcntl(&pty.slave, FcntlArg::F_SETFL(flags)).expect("flags");
+        let mut command = bare(&relay.url());
+        command.stdin(pty.slave.try_clone().expect("a copy")).stdout(pty.slave).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it starts");
+        drop(command);
+        let mut terminal = BufReader::new(File::from(pty.master));
+        for id in 0..5 {
+            let long = "x".repeat(3000);
+            terminal.get_mut().write_all((ping(format!("{id}{long}")) + "\n").as_bytes()).expect("it reads");
+            let mut line = String::new();
+            terminal.read_line(&mut line).expect("it writes");
+            let answer: Value = serde_json::from_str(&line).expect("JSON");
+            assert_eq!(answer["id"], format!("{id}{long}"));
+        }
+        drop(terminal);
+        assert_eq!(child.wait().expect("a child").code(), Some(0));
+    }
+}
+
+#[test]
 fn an_inherited_pipe_keeps_its_flags() {
     let relay = Relay::start(Options::default());
     let (reader, mut writer) = std::io::pipe().expect("a pipe");

@@ -4,6 +4,8 @@
 
 #![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
 
+#![allow(clippy::expect_used, reason = "a test says by panicking what was not as expected")]
+
 mod bech32;
 mod commands;
 mod concurrency;

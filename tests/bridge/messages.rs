@@ -473,6 +473,31 @@ fn case_052_a_progress_token_brings_no_progress_and_the_hosts_meta_is_not_forwar
 }
 
 #[test]
+fn a_foreign_name_is_shown_short_and_without_control_characters() {
+    let (_relay, mut host) = quiet_host();
+    for (method, params) in [
+        ("x".repeat(1 << 20), "{}".to_owned()),
+        (r"a\u0000\u001b[31m\n".to_owned(), "{}".to_owned()),
+        ("tools/call".to_owned(), format!(r#"{{"name":"{}"}}"#, "y".repeat(1 << 20))),
+        ("tools/call".to_owned(), r#"{"name":"\u0007\u001b[31m"}"#.to_owned()),
+        ("ping".to_owned(), format!(r#"{{"{0}":1,"{0}":2}}"#, "z".repeat(1 << 20))),
+    ] {
+        let answer = host.ask(&method, &params);
+        let message = answer["error"]["message"].as_str().expect("a message");
+        assert!(message.len() < 200 && !message.contains(char::is_control), "{message:?}");
+    }
+}
+
+#[test]
+fn a_request_that_also_has_a_result_is_a_request() {
+    let (_relay, mut host) = quiet_host();
+    for rest in [r#""result":{}"#, r#""error":{"code":1}"#] {
+        host.send(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{rest}}}"#));
+        assert_eq!(host.next()["result"], json!({}));
+    }
+}
+
+#[test]
 fn the_clients_name_is_normalised_before_it_labels_a_log_line() {
     let relay = Relay::start(Options::default());
     let mut host = Host::with(&relay, HostOptions { silent: true, ..HostOptions::args(&["--verbose"]) });
