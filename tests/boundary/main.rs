@@ -8,6 +8,7 @@
 
 mod arguments;
 mod body_binding;
+mod document;
 mod frames;
 mod looking_in;
 mod memory;
