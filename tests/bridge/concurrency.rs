@@ -36,7 +36,10 @@ fn case_053_a_ping_behind_calls_is_answered_within_100_ms_and_the_calls_go_one_b
     assert_within(Duration::from_millis(100), "a ping", || timed(|| host.assert_alive()));
     assert_eq!(relay.calls_of("list_jobs").len(), 0, "the second call did not wait");
     gate.open();
-    assert_eq!([host.next()["id"].clone(), host.next()["id"].clone()], [json!(first), json!(second)]);
+    assert_eq!(
+        [host.next_answer()["id"].clone(), host.next_answer()["id"].clone()],
+        [json!(first), json!(second)]
+    );
 }
 
 #[test]
@@ -56,7 +59,7 @@ fn calls_reach_the_relay_one_at_a_time_in_order_of_arrival() {
     let mut host = Host::with_writes(&relay);
     let ids: Vec<u64> = (0..40).map(|n| host.begin_call("list_jobs", &format!("{{\"n\":{n}}}"))).collect();
     for id in ids {
-        assert_eq!(host.next()["id"], id, "answered out of order");
+        assert_eq!(host.next_answer()["id"], id, "answered out of order");
     }
     let sent: Vec<String> = relay.posts().iter().map(|r| r.argument("n").expect("n").to_owned()).collect();
     assert_eq!(sent, (0..40).map(|n| n.to_string()).collect::<Vec<_>>());
@@ -111,7 +114,7 @@ fn ten_thousand_pings_at_once_are_each_answered_once_in_bounded_memory() {
     let lines: String = (0..10_000).map(|n| ping(n) + "\n").collect();
     host.send_bytes(lines.as_bytes());
     for n in 0..10_000 {
-        assert_eq!(host.next()["id"], n);
+        assert_eq!(host.next_answer()["id"], n);
     }
     assert_memory_is_bounded(&mut host);
     gate.open();
@@ -125,7 +128,7 @@ fn five_hundred_calls_at_once_are_each_answered_once_in_bounded_memory() {
     let lines: String = (0..500).map(|n| call(n, "list_rooms", "{}") + "\n").collect();
     host.send_bytes(lines.as_bytes());
     for n in 0..500 {
-        let answer = host.next();
+        let answer = host.next_answer();
         assert_answered(&answer);
         assert_eq!(answer["id"], n);
     }
@@ -142,7 +145,7 @@ fn calls_past_what_can_wait_are_refused_at_once_and_were_not_sent() {
     let lines: String = (0..6000).map(|n| call(n, "list_jobs", "{}") + "\n").collect();
     host.send_bytes(lines.as_bytes());
     host.assert_alive();
-    let refused = host.next();
+    let refused = host.next_answer();
     assert_eq!(tool_error(&refused), "transport: too many calls are waiting; the call was not sent");
     assert_memory_is_bounded(&mut host);
     assert_eq!(relay.posts().len(), 1);
@@ -176,12 +179,12 @@ fn a_small_call_that_waits_does_not_keep_the_large_line_before_it() {
     let large = format!(r#"{{"jsonrpc":"2.0","id":"p","method":"ping","x":"{}"}}"#, "x".repeat(30 << 20));
     for n in 0..6 {
         host.send_bytes(format!("{large}\n{}\n", call(n, "list_jobs", "{}")).as_bytes());
-        assert_eq!(host.next()["id"], "p");
+        assert_eq!(host.next_answer()["id"], "p");
     }
     let padded = format!(r#"{{"jsonrpc":"2.0","id":"p","method":"ping","x":"{}"}}"#, "x".repeat(60_000));
     for n in 0..2000 {
         host.send_bytes(format!("{padded}\n{}\n", call(n, "list_jobs", "{}")).as_bytes());
-        assert_eq!(host.next()["id"], "p");
+        assert_eq!(host.next_answer()["id"], "p");
     }
     assert_memory_is_bounded(&mut host);
 }
@@ -197,7 +200,7 @@ fn requests_past_what_may_be_unanswered_get_an_error_at_once() {
         host.send(&request(id.as_str(), "tools/list", "{}"));
     }
     host.assert_alive();
-    let refused = host.next();
+    let refused = host.next_answer();
     assert_eq!(error_of(&refused), (-32603, &json!(id)));
     assert_memory_is_bounded(&mut host);
     gate.open();
@@ -217,7 +220,7 @@ fn thousands_of_lists_asked_for_at_once_do_not_pile_up_in_memory() {
     std::thread::sleep(Duration::from_millis(300));
     host.start_reading();
     for _ in 1..=8000 {
-        host.next();
+        host.next_answer();
     }
     assert_eq!(relay.posts().len(), 1, "one load serves them all");
     assert_memory_is_bounded(&mut host);
@@ -230,7 +233,7 @@ fn hundreds_of_diagnoses_asked_for_at_once_are_made_a_few_at_a_time() {
     let lines: String = (0..200).map(|n| call(n, "tiny_diagnose", "{}") + "\n").collect();
     host.send_bytes(lines.as_bytes());
     for _ in 0..200 {
-        assert_answered(&host.next());
+        assert_answered(&host.next_answer());
     }
     assert!(relay.connections() < 20, "{} connections", relay.connections());
     assert_memory_is_bounded(&mut host);
@@ -282,7 +285,7 @@ fn a_call_cancelled_in_the_queue_never_reaches_the_relay_and_is_never_answered()
     gate.open();
     host.answer(held);
     for id in (1..=300).filter(|id| id % 3 == 0) {
-        assert_eq!(host.next()["id"], id);
+        assert_eq!(host.next_answer()["id"], id);
     }
     assert_eq!(relay.executed("list_jobs"), 100);
     assert_eq!(host.end().rest, [] as [Value; 0]);

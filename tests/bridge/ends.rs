@@ -58,7 +58,7 @@ fn case_043_the_end_of_stdin_is_a_quiet_exit_0_within_a_second() {
             let mut host = Host::with(&relay, silent());
             host.send_bytes(input.as_bytes());
             if answers > 0 {
-                host.next();
+                host.next_answer();
             }
             let ended = host.end();
             assert_eq!((ended.code, ended.rest.len()), (Some(0), 0), "{input:?}");

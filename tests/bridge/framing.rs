@@ -19,7 +19,7 @@ fn assert_answers(input: &[u8], ids: &[Value]) {
     let mut host = Host::with(&relay, silent());
     host.send_bytes(input);
     for id in ids {
-        assert_eq!(host.next()["id"], *id, "{}", String::from_utf8_lossy(input));
+        assert_eq!(host.next_answer()["id"], *id, "{}", String::from_utf8_lossy(input));
     }
     host.assert_alive();
     assert_eq!(host.end().rest, [] as [Value; 0]);
@@ -93,7 +93,7 @@ fn a_line_half_read_while_an_answer_becomes_ready_is_answered_after_it() {
     let (first, second) = (r#"{"jsonrpc":"2.0","id":7,"meth"#, "od\":\"ping\"}\n");
     host.send_bytes(first.as_bytes());
     gate.open();
-    assert_eq!(host.next()["id"], held);
+    assert_eq!(host.next_answer()["id"], held);
     host.send_bytes(second.as_bytes());
     assert_eq!(host.answer(7)["result"], json!({}));
 }
@@ -157,7 +157,7 @@ fn case_008_a_line_of_48_mib_is_read_and_one_byte_more_is_refused_in_bounded_mem
     {
         host.send_bytes(padded_ping(id, bytes).as_bytes());
         host.send_bytes(b"\n");
-        let answer = host.next();
+        let answer = host.next_answer();
         if answers {
             assert_eq!((&answer["id"], &answer["result"]), (&json!(id), &json!({})));
         } else {
@@ -192,7 +192,7 @@ fn case_008_sixty_mib_without_a_line_end_get_one_parse_error_and_exit_0() {
     let relay = Relay::start(Options::default());
     let mut host = Host::with(&relay, silent());
     host.send_bytes("a".repeat(60 * MIB).as_bytes());
-    assert_eq!(error_of(&host.next()), (-32700, &Value::Null));
+    assert_eq!(error_of(&host.next_answer()), (-32700, &Value::Null));
     assert_memory_is_bounded(&mut host);
     let ended = host.end();
     assert_eq!((ended.code, ended.rest.len()), (Some(0), 0));
@@ -213,7 +213,7 @@ fn case_015_nesting_of_any_depth_is_forwarded_or_refused_and_never_ends_the_sess
             let arguments = format!(r#"{{"q":{}}}"#, nested(open, value, close, depth));
             let id = host.take_id();
             host.send_bytes((call(id, "list_jobs", &arguments) + "\n").as_bytes());
-            let answer = host.next();
+            let answer = host.next_answer();
             // The message, its params and the arguments are three levels around it.
             if depth + 3 <= 512 {
                 assert_answered(&answer);
@@ -239,7 +239,7 @@ fn case_015_unclosed_nesting_is_a_parse_error() {
         "[{\"a\":".repeat(300_000) + &"}]".repeat(300_000),
     ] {
         host.send(&bad);
-        assert_eq!(error_of(&host.next()), (-32700, &Value::Null));
+        assert_eq!(error_of(&host.next_answer()), (-32700, &Value::Null));
     }
     host.assert_alive();
 }
@@ -256,7 +256,7 @@ fn case_015_the_limit_is_512_levels_also_where_nothing_is_forwarded() {
             )
             .as_bytes(),
         );
-        assert_eq!(host.next()["result"].is_object(), is_read, "{depth} levels within the message");
+        assert_eq!(host.next_answer()["result"].is_object(), is_read, "{depth} levels within the message");
     }
     assert_eq!(relay.connections(), 0);
 }
@@ -268,7 +268,7 @@ fn case_016_numbers_of_any_length_are_echoed_or_forwarded_as_written() {
     let mut host = Host::start(&relay);
     for number in ["9".repeat(5000), format!("1{}", "0".repeat(5000)), "1e400".into(), "-1E-400".into()] {
         host.send_bytes((call(1, "list_jobs", &format!("{{\"n\":{number}}}")) + "\n").as_bytes());
-        assert_answered(&host.next());
+        assert_answered(&host.next_answer());
         let arguments = format!("{{\"n\":{number}}}");
         assert_eq!(relay.requests().pop().expect("a request").arguments(), Some(&*arguments));
     }
@@ -300,7 +300,7 @@ fn case_069_nothing_but_json_rpc_reaches_stdout_however_much_is_logged() {
         host.call("read_job", r#"{"id":"x"}"#);
     }
     host.send_bytes(b"garbage\n");
-    assert_eq!(error_of(&host.next()), (-32700, &Value::Null));
+    assert_eq!(error_of(&host.next_answer()), (-32700, &Value::Null));
     host.call("tiny_diagnose", "{}");
     let ended = host.end();
     assert!(ended.stderr.contains("TRACE"), "RUST_LOG had no effect");

@@ -231,7 +231,7 @@ fn an_inherited_pipe_keeps_its_flags() {
     let input = Input::Other(Stdio::from(reader.try_clone().expect("a copy")));
     let mut host = Host::with(&relay, HostOptions { input, ..silent() });
     writer.write_all((ping(1) + "\n").as_bytes()).expect("a reader");
-    assert_eq!(host.next()["id"], 1);
+    assert_eq!(host.next_answer()["id"], 1);
     assert_eq!(flags(&reader), before, "O_NONBLOCK would be the host's too");
     drop(writer);
     assert_eq!(host.wait(PATIENCE).code, Some(0));

@@ -2,10 +2,6 @@
 //!
 //! One binary for all of it, so that it is linked once; one module a subject.
 
-#![allow(clippy::expect_used, reason = "a test that finds something missing ends there")]
-
-#![allow(clippy::expect_used, reason = "a test says by panicking what was not as expected")]
-
 mod bech32;
 mod commands;
 mod concurrency;

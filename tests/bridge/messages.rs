@@ -19,7 +19,7 @@ fn assert_errors(code: i64, cases: &[(&str, Value)]) {
     let (relay, mut host) = quiet_host();
     for (line, id) in cases {
         host.send_bytes(format!("{line}\n").as_bytes());
-        assert_eq!(error_of(&host.next()), (code, id), "{line}");
+        assert_eq!(error_of(&host.next_answer()), (code, id), "{line}");
         host.assert_alive();
     }
     assert_eq!(relay.connections(), 0, "the relay was contacted");
@@ -156,7 +156,7 @@ fn case_023_024_025_an_id_is_echoed_with_its_type_and_digits() {
         "\"null\"",
     ] {
         host.send_bytes(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n").as_bytes());
-        let answer = host.next();
+        let answer = host.next_answer();
         let expected: Value = serde_json::from_str(id).expect("an id");
         assert_eq!(answer["id"], expected, "{id}");
     }
@@ -191,20 +191,20 @@ fn an_id_with_line_separators_is_echoed_without_breaking_a_line() {
     // The harness insists that none of these reaches stdout unescaped.
     let id = "a\u{2028}b\u{2029}c\u{85}d";
     host.send(&ping(id));
-    assert_eq!(host.next()["id"], id);
+    assert_eq!(host.next_answer()["id"], id);
     host.send(&request("x", "no\u{2028}such\u{85}", "{}"));
-    assert_eq!(error_of(&host.next()), (-32601, &json!("x")));
+    assert_eq!(error_of(&host.next_answer()), (-32601, &json!("x")));
     host.send(&call(1, "list\u{2029}rooms", "{}"));
-    assert_eq!(error_of(&host.next()), (-32602, &json!(1)));
+    assert_eq!(error_of(&host.next_answer()), (-32602, &json!(1)));
 }
 
 #[test]
 fn an_id_of_absurd_length_is_refused_and_not_echoed() {
     let (_relay, mut host) = quiet_host();
     host.send(&ping("a".repeat(60_000)));
-    assert_eq!(host.next()["result"], json!({}));
+    assert_eq!(host.next_answer()["result"], json!({}));
     host.send(&ping("a".repeat(1 << 20)));
-    assert_eq!(error_of(&host.next()), (-32600, &Value::Null));
+    assert_eq!(error_of(&host.next_answer()), (-32600, &Value::Null));
     host.assert_alive();
 }
 
@@ -316,7 +316,7 @@ fn case_040_the_clients_version_is_taken_where_it_is_known_and_2025_06_18_otherw
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "tinyagent", "version": env!("CARGO_PKG_VERSION")},
         });
-        assert_eq!(host.next()["result"], expected, "{asked}");
+        assert_eq!(host.next_answer()["result"], expected, "{asked}");
         assert_eq!(relay.posts().len(), 0);
     }
 }
@@ -325,10 +325,10 @@ fn case_040_the_clients_version_is_taken_where_it_is_known_and_2025_06_18_otherw
 fn case_040_initialize_without_usable_params_is_answered_all_the_same() {
     let (_relay, mut host) = quiet_host();
     host.send(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
-    assert_eq!(host.next()["result"]["protocolVersion"], "2025-06-18");
+    assert_eq!(host.next_answer()["result"]["protocolVersion"], "2025-06-18");
     for params in ["null", "{}", "[]", "5", r#"{"clientInfo":5}"#, r#"{"clientInfo":{"name":7}}"#] {
         host.send(&request(1, "initialize", params));
-        assert_eq!(host.next()["result"]["protocolVersion"], "2025-06-18", "{params}");
+        assert_eq!(host.next_answer()["result"]["protocolVersion"], "2025-06-18", "{params}");
     }
     host.assert_alive();
 }
@@ -354,7 +354,7 @@ fn case_036_server_discover_is_an_unknown_method_before_and_after_initialize() {
     let expected = json!({"code": -32601, "message": "Method not found: server/discover"});
     for _ in 0..2 {
         host.send(discover);
-        let answer = host.next();
+        let answer = host.next_answer();
         assert_eq!((&answer["id"], &answer["error"]), (&json!("server-discover-probe-1"), &expected));
         assert_eq!(host.ask("initialize", "{}")["result"]["protocolVersion"], "2025-06-18");
     }
@@ -398,7 +398,7 @@ fn case_039_ping_is_answered_as_the_first_line_and_whatever_its_params() {
     {
         let (_relay, mut host) = quiet_host();
         host.send(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping"{params}}}"#));
-        assert_eq!(host.next(), json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+        assert_eq!(host.next_answer(), json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
     }
 }
 
@@ -463,7 +463,7 @@ fn case_052_a_progress_token_brings_no_progress_and_the_hosts_meta_is_not_forwar
         );
         let id = host.take_id();
         host.send(&request(id, "tools/call", &params));
-        assert_eq!(host.next()["id"], id, "something came before the answer");
+        assert_eq!(host.next_answer()["id"], id, "something came before the answer");
         let body = relay.requests().pop().expect("a request").json().expect("JSON");
         let meta = &body["params"]["_meta"];
         assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
@@ -493,7 +493,7 @@ fn a_request_that_also_has_a_result_is_a_request() {
     let (_relay, mut host) = quiet_host();
     for rest in [r#""result":{}"#, r#""error":{"code":1}"#] {
         host.send(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{rest}}}"#));
-        assert_eq!(host.next()["result"], json!({}));
+        assert_eq!(host.next_answer()["result"], json!({}));
     }
 }
 

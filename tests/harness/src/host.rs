@@ -288,7 +288,7 @@ impl Host {
     }
 
     /// The next line on stdout, whatever it answers.
-    pub fn next(&mut self) -> Value {
+    pub fn next_answer(&mut self) -> Value {
         if !self.early.is_empty() {
             return self.early.remove(0);
         }
