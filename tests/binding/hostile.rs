@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use tinyagent_harness::{KEY, KEY_VARIABLE, program};
-use tinyagent_relay::{Event, Options, Served, Template};
+use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, program};
+use tinyagent_relay::{Event, Matcher, Options, Relay, Reply, Served, Template};
 
 use crate::agent::Agent;
 use crate::calls::{TOOLS, arguments};
@@ -210,4 +210,35 @@ fn without_the_rule_the_contract_s_rules_hold_and_the_rest_is_signed_as_returned
     }
     let altered = cases.iter().filter(|case| case.event.is_some() && case.served.altered.is_some()).count();
     assert!(altered > UNBOUND_CALLS / 3, "only {altered} altered templates were signed");
+}
+
+const HELLO: &str = r#"{"room":"general","content":"hi"}"#;
+const OTHER_WORDS: &str = r#"{"kind":9,"tags":[["h","general"]],"content":"I resign"}"#;
+
+#[test]
+fn the_refusal_names_the_field_and_not_what_stands_in_it() {
+    let relay = Relay::start(Options::default());
+    relay.script(Matcher::tool("post_message"), Reply::template(OTHER_WORDS));
+    let mut host = Host::with(&relay, HostOptions::args(&["--allow-writes", "--bind-arguments"]));
+    let answer = host.call("post_message", HELLO);
+    let text = "signer: refused (arguments-mismatch): the template's content is not the content argument; \
+                nothing was signed";
+    assert_eq!(answer["result"]["content"][0]["text"], text);
+    assert_eq!(answer["result"]["isError"], true);
+    assert!(!answer.to_string().contains("I resign"), "{answer}");
+    assert_eq!(relay.calls_of("post_message").len(), 1);
+    // The agent goes on.
+    assert_eq!(host.call("post_message", HELLO)["result"]["structuredContent"]["accepted"], true);
+}
+
+#[test]
+fn a_template_in_the_second_answer_is_the_contract_s_refusal_whatever_it_says() {
+    let relay = Relay::start(Options::default());
+    let honest = r#"{"kind":9,"tags":[["h","general"]],"content":"hi"}"#;
+    relay.script(Matcher::tool("post_message"), Reply::template(honest));
+    relay.script(Matcher::tool("post_message"), Reply::template(OTHER_WORDS));
+    let mut host = Host::with(&relay, HostOptions::args(&["--allow-writes", "--bind-arguments"]));
+    let text = host.text("post_message", HELLO);
+    assert!(contract_refuses(&text), "{text}");
+    assert_eq!(relay.calls_of("post_message").len(), 2);
 }

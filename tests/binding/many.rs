@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, PATIENCE, PUBKEY, program, status_field};
-use tinyagent_relay::{Options, Relay};
+use tinyagent_relay::{Matcher, Options, Relay, Reply};
 
 /// The agents.
 const AGENTS: usize = 50;
@@ -138,6 +138,21 @@ fn fifty_facades_on_one_signer_each_publish_their_own_words_and_get_their_own_id
     for host in hosts {
         assert_eq!(host.end().code, Some(0));
     }
+}
+
+/// The signer's command line decides; a facade that connects follows it without being told.
+#[test]
+fn a_signer_that_binds_arguments_binds_those_of_every_facade_on_it() {
+    let relay = Relay::start(Options::default());
+    let other_words = r#"{"kind":9,"tags":[["h","general"]],"content":"I resign"}"#;
+    relay.script(Matcher::tool("post_message"), Reply::template(other_words));
+    let service = Service::start("binds", &relay.url(), &[]);
+    let args = HostOptions::args(&["--signer", &service.socket(), "--allow-writes"]);
+    let mut host = Host::with(&relay, HostOptions { without_key: true, ..args });
+    let hello = r#"{"room":"general","content":"hi"}"#;
+    let refused = host.text("post_message", hello);
+    assert!(refused.starts_with("signer: refused (arguments-mismatch): "), "{refused}");
+    assert_eq!(host.call("post_message", hello)["result"]["structuredContent"]["accepted"], true);
 }
 
 /// Reads one frame.
