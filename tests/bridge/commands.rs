@@ -1,10 +1,10 @@
 //! Contract 1: the command line, the forms of a key, and what a start that fails says.
 
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, PUBKEY, run};
+use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, PUBKEY, program, run};
 use tinyagent_relay::{Key, Options, Relay, unhex};
 
 use crate::bech32::{BECH32, BECH32M, encode};
@@ -347,6 +347,21 @@ fn what_is_no_command_line_is_one_line_and_exit_1() {
         let line = failure(&run(&args, &[]));
         assert!(!line.contains("error:"), "{line}");
     }
+}
+
+#[test]
+fn a_program_without_the_signer_beside_it_says_what_is_missing() {
+    let folder = std::env::temp_dir().join(format!("tinyagent-{}-alone", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a writable directory");
+    let alone = folder.join("tinyagent");
+    std::fs::copy(program("tinyagent"), &alone).expect("a copy");
+    for args in [&["mcp", "--relay", "http://127.0.0.1:9"][..], &["keygen"]] {
+        let mut command = Command::new(&alone);
+        command.args(args).env_clear().env(KEY_VARIABLE, KEY).stdin(Stdio::null());
+        let line = failure(&command.output().expect("it starts"));
+        assert!(line.contains("tinyagent-signer"), "{line}");
+    }
+    std::fs::remove_dir_all(folder).expect("it was made");
 }
 
 #[test]

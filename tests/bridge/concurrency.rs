@@ -171,6 +171,26 @@ fn what_waits_is_bounded_in_bytes_wherever_in_the_line_they_are() {
 }
 
 #[test]
+fn a_largest_line_is_read_in_bounded_memory_beside_a_largest_call_in_flight() {
+    let relay = Relay::start(Options { body_limit: 64 << 20, record: false, ..Options::default() });
+    let gate = Gate::new();
+    relay.script_always(Matcher::tool("list_rooms"), Reply::hold(&gate));
+    let mut host = Host::start(&relay);
+    let held = host.begin_call("list_rooms", &format!(r#"{{"q":"{}"}}"#, "x".repeat(47 << 20)));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    for id in 0..3 {
+        host.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"ping","x":"{}"}}"#,
+            "x".repeat(47 << 20)
+        ));
+        host.answer(id);
+    }
+    gate.open();
+    host.answer(held);
+    assert_memory_is_bounded(&mut host);
+}
+
+#[test]
 fn a_small_call_that_waits_does_not_keep_the_large_line_before_it() {
     let (relay, gate) = holding();
     let mut host = Host::start(&relay);

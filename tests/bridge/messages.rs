@@ -473,6 +473,24 @@ fn case_052_a_progress_token_brings_no_progress_and_the_hosts_meta_is_not_forwar
 }
 
 #[test]
+fn the_clients_name_labels_the_signers_records_from_initialize_on() {
+    let relay = Relay::start(Options::default());
+    let path = std::env::temp_dir().join(format!("tinyagent-{}-label.jsonl", std::process::id()));
+    let args = ["--audit-log", path.to_str().expect("UTF-8")];
+    let mut host = Host::with(&relay, HostOptions { silent: true, ..HostOptions::args(&args) });
+    host.call("list_rooms", "{}");
+    host.ask("initialize", r#"{"clientInfo":{"name":" My Client! "}}"#);
+    host.call("list_rooms", "{}");
+    assert_eq!(host.end().code, Some(0));
+    let log = std::fs::read_to_string(&path).expect("a log");
+    std::fs::remove_file(&path).expect("it was made");
+    let records = log.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let calls: Vec<Value> = records.filter(|record: &Value| record["tool"] == "list_rooms").collect();
+    let labels: Vec<&Value> = calls.iter().map(|record| &record["client"]).collect();
+    assert_eq!(labels, [&Value::Null, &json!("my-client")]);
+}
+
+#[test]
 fn a_foreign_name_is_shown_short_and_without_control_characters() {
     let (_relay, mut host) = quiet_host();
     for (method, params) in [
