@@ -1,7 +1,7 @@
 //! Claims 1 and 2: the key is nowhere in the facade, and in the signer in one page that even root cannot
 //! read; and the scan that says so finds a key where there is one.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use tinyagent_harness::{Host, HostOptions, KEY_VARIABLE, PATIENCE};
 use tinyagent_relay::{Options, Relay, unhex};
 
+use crate::peer::{Peer, RELAY, publish};
 use crate::scan::{Forms, Scan, read_directly, scan};
 use crate::support::{Directory, NewKey, hardening, is_root, with_key};
 
@@ -74,6 +75,32 @@ fn after_start_and_fifty_signatures_an_nsec_key_is_nowhere_but_in_the_secret_pag
         let key = NewKey::make();
         assert_key_is_out_of_reach(&key.nsec.clone(), &key);
     }
+}
+
+/// A signer is held in the moment after a signature, with its answer unsent since nobody reads: before
+/// anything that it does later can have written over what the signature left on the stack.
+#[test]
+fn right_after_a_signature_the_key_is_on_no_stack_either() {
+    if !is_root("reading the memory of a process that is not dumpable") {
+        return;
+    }
+    let key = NewKey::make();
+    let arguments = ["--allow-writes", "--max-events-per-minute", "4000000000"];
+    let mut peer = Peer::holding(&key.hex, key.public.clone(), RELAY, &arguments);
+    let description = peer.ask(r#"{"describe":{}}"#).to_string();
+    if !description.contains(r#"{"measure":"memfd-secret","state":"on"}"#) {
+        println!("skipped: this kernel has no memfd_secret, so root finds the key in its page");
+        return;
+    }
+    let request = publish("post_message", "{}", 9, r#"[["h","general"]]"#);
+    let frame = [&u32::try_from(request.len()).expect("small").to_be_bytes(), request.as_bytes()].concat();
+    peer.socket.set_write_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+    // Once nothing more can be written, nothing is read there: the signer waits for us to read.
+    while peer.socket.write_all(&frame).is_ok() {}
+    let waits_in =
+        std::fs::read_to_string(format!("/proc/{}/syscall", peer.pid())).expect("readable for root");
+    assert!(waits_in.starts_with(&format!("{} ", libc::SYS_sendto)), "it waits in another call: {waits_in}");
+    assert_nothing_found(&scan(peer.pid(), &Forms::of(&key)), "signer in the middle of its answer");
 }
 
 /// A child that is killed with the test.

@@ -44,6 +44,11 @@ impl Peer {
     /// The same for another relay.
     pub fn at(relay: &str, arguments: &[&str]) -> Self {
         let key = Key::random();
+        Self::holding(&key.secret_hex(), key.public_hex(), relay, arguments)
+    }
+
+    /// The same with this key.
+    pub fn holding(secret: &str, public: String, relay: &str, arguments: &[&str]) -> Self {
         let (socket, theirs) = UnixStream::pair().expect("a socketpair");
         socket.set_read_timeout(Some(SOON)).expect("a timeout");
         // The shell moves the socket to descriptor 3 and becomes the program, in the same process.
@@ -53,11 +58,11 @@ impl Peer {
             .args(["--inherited", "--relay", relay, "--parent", &std::process::id().to_string()])
             .args(arguments)
             .env_clear()
-            .env("TINY_PRIVATE_KEY", key.secret_hex())
+            .env("TINY_PRIVATE_KEY", secret)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .expect("the shell starts");
-        Self { child, socket, public: key.public_hex() }
+        Self { child, socket, public }
     }
 
     /// With every tool and no bound that a test could reach.
