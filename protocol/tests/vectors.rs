@@ -1,6 +1,8 @@
 //! Runs every file of `protocol/vectors`; the README there says what each case means. The files are data for
 //! any implementation, so nothing here computes an expectation.
 
+#![allow(clippy::expect_used, reason = "a test says by panicking what was not as expected")]
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
