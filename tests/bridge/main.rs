@@ -3,6 +3,7 @@
 //! One binary for all of it, so that it is linked once; one module a subject.
 
 mod bech32;
+mod cancellation;
 mod commands;
 mod concurrency;
 mod diagnose;
@@ -11,6 +12,7 @@ mod ends;
 mod framing;
 mod lifecycle;
 mod messages;
+mod negotiation;
 mod network;
 mod outcome;
 mod param_headers;
@@ -25,5 +27,6 @@ mod results;
 mod sign_and_resubmit;
 mod support;
 mod table_fetches;
+mod templates;
 mod tool_table;
 mod tools;
