@@ -482,6 +482,11 @@ fn a_grant_is_asked_for_as_the_host_asked_for_it() {
         (r#"{"changes":{"kinds":["1"],"rooms":["a"]}}"#.into(), "to work", Err(Tag("grant", "changes"))),
         (r#"{"changes":{"kinds":[1,1],"rooms":["a"]}}"#.into(), "to work", Err(Tag("grant", "changes"))),
         (
+            r#"{"changes":{"rooms":["a"],"kinds":[0],"kinds":[1]}}"#.into(),
+            "to work",
+            Err(Tag("grant", "changes")),
+        ),
+        (
             r#"{"changes":{"kinds":[1],"kinds":[1],"rooms":["a"]}}"#.into(),
             "to work",
             Err(Tag("grant", "changes")),
