@@ -14,7 +14,7 @@ use memchr::memmem;
 use serde_json::Value;
 use tinyagent_protocol::policy::Rule;
 
-/// The platform whose dependencies THREAT_MODEL.md lists, whatever the tests run on.
+/// The platform whose dependencies are looked at and THREAT_MODEL.md lists, whatever the tests run on.
 const LISTED_PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// Crates that can sign or hold keys, by the beginning of their names; none belongs into the facade.
@@ -53,18 +53,30 @@ fn threat_model() -> String {
     fs::read_to_string(root().join("THREAT_MODEL.md")).expect("THREAT_MODEL.md")
 }
 
+/// What cargo says, without the network where what it needs has been fetched already.
 fn cargo(arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO"));
-    command.current_dir(root()).args(arguments).args(["--locked", "--offline"]);
-    let output = command.output().expect("cargo starts");
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO"));
+        command.current_dir(root()).args(arguments).arg("--locked").args(more);
+        command.output().expect("cargo starts")
+    };
+    let mut output = run(&["--offline"]);
+    if !output.status.success() {
+        output = run(&[]);
+    }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The names of everything that a package of the workspace depends on to run, on any platform. Cargo joins
-/// the features of the whole workspace here, so that it is rather more than what is linked.
+/// The names of everything that a package of the workspace depends on to run. Cargo joins the features of
+/// the whole workspace here, so that it is rather more than what is linked.
 fn dependencies(package: &str) -> BTreeSet<String> {
-    let metadata: Value = serde_json::from_str(&cargo(&["metadata", "--format-version", "1"])).expect("JSON");
+    let metadata: Value = serde_json::from_str(&cargo(&[
+        "metadata",
+        "--format-version=1",
+        &format!("--filter-platform={LISTED_PLATFORM}"),
+    ]))
+    .expect("JSON");
     let list = |value: &Value| value.as_array().expect("a list").clone();
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let names: BTreeMap<String, String> =

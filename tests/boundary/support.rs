@@ -85,8 +85,16 @@ impl Directory {
     pub fn installed(mode: u32) -> Self {
         let directory = Self::new();
         for name in ["tinyagent", "tinyagent-signer"] {
-            fs::copy(program(name), directory.path(name)).expect("a copy of the program");
-            fs::set_permissions(directory.path(name), fs::Permissions::from_mode(mode)).expect("its mode");
+            // By another process: a file that is open for writing in this one, and so for a moment in
+            // every child that another test starts, cannot be run.
+            shell(
+                "cp \"$0\" \"$1\" && chmod \"$2\" \"$1\"",
+                &[
+                    &program(name).display().to_string(),
+                    &directory.path(name).display().to_string(),
+                    &format!("{mode:o}"),
+                ],
+            );
         }
         directory
     }
@@ -98,10 +106,16 @@ impl Directory {
 
     /// A shell script in it that every user may run.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
-        fs::write(self.path(name), format!("#!/bin/sh\n{text}\n")).expect("a script");
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("its mode");
+        let path = self.path(name).display().to_string();
+        shell("printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"", &[&path, text]);
         self.path(name)
     }
+}
+
+/// Runs a line of shell with these as `$0`, `$1` and so on.
+fn shell(line: &str, arguments: &[&str]) {
+    let status = Command::new("/bin/sh").args(["-c", line]).args(arguments).status().expect("a shell");
+    assert!(status.success(), "{line} {arguments:?}");
 }
 
 impl Drop for Directory {
