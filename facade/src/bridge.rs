@@ -48,9 +48,48 @@ pub struct HostCall {
     pub tool: &'static Tool,
     /// The arguments as the host wrote them; empty where it gave none.
     pub arguments: Bytes,
+    progress: Progress,
+}
+
+/// How far a call has come, for an answer that cannot wait for the relay's.
+#[derive(Default)]
+struct Progress {
+    /// A request is on its way and not answered.
+    posted: Cell<bool>,
+    /// The event that was sent.
+    event: RefCell<Option<String>>,
 }
 
 impl HostCall {
+    /// A call that has not begun.
+    pub fn new(tool: &'static Tool, arguments: Bytes) -> Self {
+        Self { tool, arguments, progress: Progress::default() }
+    }
+
+    /// What the host sees where the signer ends while the relay is waited for: the process is about to
+    /// end too, so nobody would be left to hear the relay's answer.
+    pub fn signer_ended(&self) -> Failure {
+        let event = self.progress.event.borrow();
+        Failure::Signer(match (self.tool.access, self.progress.posted.get(), &*event) {
+            (Access::Write, true, Some(event)) => {
+                format!("the signing process has ended; the call may have taken effect (event {event})")
+            }
+            (Access::Write, true, None) => {
+                "the signing process has ended; the call may have taken effect".into()
+            }
+            (Access::Write, false, _) => "the signing process has ended; nothing was published".into(),
+            (Access::Read, ..) => "the signing process has ended before the relay answered".into(),
+        })
+    }
+
+    /// Notes that a request is on its way while `answer` is waited for.
+    async fn posting<T>(&self, answer: impl Future<Output = T>) -> T {
+        self.progress.posted.set(true);
+        let answer = answer.await;
+        self.progress.posted.set(false);
+        answer
+    }
+
     fn arguments(&self) -> Result<Arguments<'_>, Failure> {
         let text = if self.arguments.is_empty() { Arguments::NONE.as_bytes() } else { &self.arguments };
         // A part of the host's line, which was checked when it was read.
@@ -190,7 +229,7 @@ impl Bridge {
             let authorization = self.signer.proof(&message, &call.arguments).await.map_err(signer_failure)?;
             let body = RequestBody::new(&approved.body(), &call.arguments);
             let post = self.tool_post(call.tool, arguments, headers, authorization, body);
-            match self.relay.post(post, deadline).await {
+            match call.posting(self.relay.post(post, deadline)).await {
                 Ok(http) => match answer::read(http, id) {
                     Err(unanswered)
                         if !told_before && may_repeat(unanswered.hint, headers, deadline).await =>
@@ -255,9 +294,10 @@ impl Bridge {
         call: &HostCall,
         headers: &impl HeaderSource,
     ) -> Result<RelayResult, Unanswered> {
-        let Submission { id, arguments, authorization, body, .. } = submission;
+        let Submission { id, arguments, event, authorization, body, .. } = submission;
+        call.progress.event.replace(Some(event));
         let post = self.tool_post(call.tool, arguments, headers, authorization, body);
-        match self.relay.post(post, deadline).await {
+        match call.posting(self.relay.post(post, deadline)).await {
             Ok(http) => answer::read(http, id),
             Err(none) => Err(none.into_failure().into()),
         }

@@ -155,7 +155,7 @@ impl Server {
             return invalid(&format!("Unknown tool: {}", shown(&name)));
         };
         let Some(pending) = self.begin(id) else { return };
-        let call = HostCall { tool, arguments };
+        let call = HostCall::new(tool, arguments);
         let deadline = Instant::now() + self.call_limit;
         if let Err(refused) = self.queue.push(QueuedCall { pending, call, deadline }) {
             self.refuse_to_wait(&refused.pending);
@@ -225,7 +225,11 @@ impl Server {
         if began >= deadline {
             return (HostResult::error(self.late().to_string()), false);
         }
-        let outcome = self.bridge.call(&call, deadline, &self.table).await;
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.bridge.call(&call, deadline, &self.table) => outcome,
+            () = self.bridge.signer.gone() => Err(call.signer_ended().into()),
+        };
         let spent = began.elapsed().as_millis();
         match outcome {
             Ok(result) => {
