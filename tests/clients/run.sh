@@ -2,7 +2,7 @@
 # Runs real MCP clients against the built programs and the development relay; no model, and no network but
 # the package registries. What cannot be installed here is skipped with its reason.
 #   tests/clients/run.sh                  every suite
-#   tests/clients/run.sh python hermes    only these: signature python hermes typescript inspector conformance
+#   tests/clients/run.sh python hermes    only these: vectors signature python hermes typescript inspector conformance
 # The last line is "N passed, M failed, K skipped"; the status is non-zero when anything failed. Environments
 # are kept under target/clients and made anew when their pinned requirements change.
 set -euo pipefail
@@ -73,6 +73,10 @@ packages() { # ENVIRONMENT SOURCE
     (cd "$1" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 
+suite_vectors() {
+    run vectors python3 "$here/vectors/check.py"
+}
+
 suite_signature() {
     run signature python3 "$here/signature/suite.py"
 }
@@ -136,7 +140,7 @@ cargo build --locked --workspace --bins
 export TINYAGENT=$target/debug/tinyagent TINYAGENT_RELAY=$target/debug/tinyagent-relay
 export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 
-[ $# -gt 0 ] || set -- signature python hermes typescript inspector conformance
+[ $# -gt 0 ] || set -- vectors signature python hermes typescript inspector conformance
 for suite in "$@"; do
     if command -v python3 >/dev/null; then
         "suite_$suite"

@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -93,6 +93,7 @@ pub struct Host {
     stdout: Option<std::process::ChildStdout>,
     lines: Option<Receiver<Vec<u8>>>,
     stderr: Arc<Mutex<String>>,
+    stderr_reader: Option<JoinHandle<()>>,
     /// Answers that came before anybody asked for them.
     early: Vec<Value>,
     answered: HashMap<String, usize>,
@@ -144,7 +145,7 @@ impl Host {
         command.process_group(0);
         let mut child = command.spawn().expect("tinyagent starts");
         let stderr = Arc::new(Mutex::new(String::new()));
-        if kept {
+        let stderr_reader = kept.then(|| {
             let pipe = child.stderr.take().expect("a piped stderr");
             let text = stderr.clone();
             thread::spawn(move || {
@@ -154,14 +155,15 @@ impl Host {
                     text.lock().expect("stderr").push_str(&String::from_utf8_lossy(&line));
                     line.clear();
                 }
-            });
-        }
+            })
+        });
         let mut host = Host {
             stdin: child.stdin.take(),
             stdout: child.stdout.take(),
             child,
             lines: None,
             stderr,
+            stderr_reader,
             early: Vec::new(),
             answered: HashMap::new(),
             asked: HashMap::new(),
@@ -410,6 +412,12 @@ impl Host {
             while let Some(line) = self.next_line(Duration::from_secs(5)) {
                 rest.push(line);
             }
+        }
+        // What was written before the end may not have been read yet.
+        let reader_deadline = Instant::now() + PATIENCE;
+        while self.stderr_reader.as_ref().is_some_and(|reader| !reader.is_finished()) {
+            assert!(Instant::now() < reader_deadline, "someone still holds stderr open");
+            thread::sleep(Duration::from_millis(1));
         }
         let stderr = self.stderr();
         assert!(!stderr.contains(KEY), "the key on stderr");
