@@ -160,3 +160,27 @@ fn the_clients_name_is_normalised_before_it_labels_a_log_line() {
     host.ask("initialize", params);
     host.wait_for_stderr("my-n-c-de-client-v2-0");
 }
+
+#[test]
+fn a_request_that_names_2026_07_28_itself_gets_the_keys_of_that_revision_and_no_other_request_does() {
+    let relay = Relay::start(Options::default());
+    let mut host = Host::start(&relay);
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    let named = |params: &str| format!("{{{params}{meta}}}");
+    for tool in ["list_rooms", "tiny_diagnose"] {
+        let plain = host.ask("tools/call", &format!(r#"{{"name":"{tool}"}}"#))["result"].clone();
+        let mut modern = host.ask("tools/call", &named(&format!(r#""name":"{tool}","#)))["result"].clone();
+        assert_eq!(
+            modern.as_object_mut().and_then(|keys| keys.remove("resultType")),
+            Some(json!("complete"))
+        );
+        let keys = |result: &Value| result.as_object().map(|keys| keys.keys().cloned().collect::<Vec<_>>());
+        assert_eq!(keys(&modern), keys(&plain));
+        assert_eq!(plain.get("resultType"), None);
+    }
+    let list = host.ask("tools/list", &named(""))["result"].clone();
+    assert_eq!((&list["resultType"], &list["ttlMs"]), (&json!("complete"), &json!(0)));
+    assert_eq!((&list["cacheScope"], list["tools"].as_array().map(Vec::len)), (&json!("private"), Some(18)));
+    assert_eq!(host.ask("ping", &named(""))["result"], json!({"resultType": "complete"}));
+    assert_eq!(host.ask("tools/list", "{}")["result"].get("ttlMs"), None);
+}

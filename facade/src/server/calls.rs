@@ -10,6 +10,7 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::Era;
 use crate::bridge::HostCall;
 use crate::host::message::Id;
 
@@ -29,6 +30,8 @@ const MAX_ID_BYTES: usize = 4 << 20;
 pub struct Pending {
     /// Its id.
     pub id: Id,
+    /// The keys that its revision demands of the result, see [`super::Era`].
+    pub era: Era,
     cancelled: Cell<bool>,
 }
 
@@ -52,14 +55,14 @@ impl PendingRequests {
     ///
     /// # Errors
     /// The id itself, where too many requests are unanswered.
-    pub fn begin(&self, id: Id) -> Result<Rc<Pending>, Id> {
+    pub fn begin(&self, id: Id, era: Era) -> Result<Rc<Pending>, Id> {
         let mut requests = self.requests.borrow_mut();
         let id_bytes = self.id_bytes.get() + id.as_str().len();
         if requests.len() >= MAX_UNANSWERED || id_bytes > MAX_ID_BYTES {
             return Err(id);
         }
         self.id_bytes.set(id_bytes);
-        let pending = Rc::new(Pending { id, cancelled: Cell::new(false) });
+        let pending = Rc::new(Pending { id, era, cancelled: Cell::new(false) });
         requests.push(pending.clone());
         Ok(pending)
     }

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
 
 use tinyagent_protocol::VERSION;
+use tinyagent_protocol::body::RELAY_PROTOCOL_VERSION;
 use tinyagent_protocol::json::Json;
 use tinyagent_protocol::label;
 use tinyagent_protocol::policy::shown;
@@ -39,6 +40,28 @@ const DEFAULT_HOST_VERSION: &str = "2025-06-18";
 
 /// How many diagnoses run at a time.
 const MAX_DIAGNOSES: usize = 4;
+
+/// Which revision a request was made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    /// One of the revisions with a handshake; its results have no keys of the envelope's own.
+    Handshake,
+    /// 2026-07-28, as the request's own `_meta` says: a client of it that does not ask first reads no
+    /// result without these keys, and would take a call that was carried out for a failed one.
+    Stateless,
+}
+
+impl Era {
+    fn of(params: Option<Json<'_>>) -> Self {
+        let named = params
+            .and_then(|params| params.get("_meta")?.get("io.modelcontextprotocol/protocolVersion")?.as_str());
+        if named.as_deref() == Some(RELAY_PROTOCOL_VERSION) { Self::Stateless } else { Self::Handshake }
+    }
+}
+
+/// What the stateless revision demands of every result, and of a list.
+const STATELESS_RESULT: &str = "\"resultType\":\"complete\"";
+const STATELESS_LIST: &str = "\"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\"";
 
 /// A server for one host.
 pub struct Server {
@@ -74,9 +97,9 @@ impl Server {
             Message::Invalid { id, code, message } => self.send_error(id.as_ref(), code, &message),
             Message::Notification { method, params } => self.notified(&method, params),
             Message::Request { id, method, params } => match &*method {
-                "ping" => self.send_result(&id, ["{}".into()]),
+                "ping" => self.send_result(&id, Era::of(params), STATELESS_RESULT, ["{}".into()]),
                 "initialize" => self.initialize(&id, params),
-                "tools/list" => self.list_tools(id),
+                "tools/list" => self.list_tools(id, Era::of(params)),
                 "tools/call" => self.call_tool(id, params, line),
                 other => {
                     let message = format!("Method not found: {}", shown(other));
@@ -101,7 +124,7 @@ impl Server {
             "{{\"protocolVersion\":\"{version}\",\"capabilities\":{{\"tools\":{{}}}},\
              \"serverInfo\":{{\"name\":\"tinyagent\",\"version\":\"{VERSION}\"}}}}"
         );
-        self.send_result(id, [result.into()]);
+        self.send_result(id, Era::Handshake, "", [result.into()]);
     }
 
     fn notified(&self, method: &str, params: Option<Json<'_>>) {
@@ -117,20 +140,20 @@ impl Server {
     }
 
     /// Notes a request that is not answered at once; where too many are, it is answered with an error.
-    fn begin(&self, id: Id) -> Option<Rc<Pending>> {
-        let begun = self.pending.begin(id);
+    fn begin(&self, id: Id, era: Era) -> Option<Rc<Pending>> {
+        let begun = self.pending.begin(id, era);
         begun.map_err(|id| self.send_error(Some(&id), message::INTERNAL_ERROR, TOO_MANY_REQUESTS)).ok()
     }
 
-    fn list_tools(self: &Rc<Self>, id: Id) {
-        let Some(pending) = self.begin(id) else { return };
+    fn list_tools(self: &Rc<Self>, id: Id, era: Era) {
+        let Some(pending) = self.begin(id, era) else { return };
         let server = self.clone();
         spawn_local(async move {
             let loading = server.clone();
             // A panic while loading leaves the table as it was; the list is answered all the same.
             let _ = spawn_local(async move { loading.table.ensure().await }).await;
             server.output.room().await;
-            server.answer(&pending, table::pieces(server.table.listing()));
+            server.answer(&pending, STATELESS_LIST, table::pieces(server.table.listing()));
         });
     }
 
@@ -149,12 +172,12 @@ impl Server {
             Some(_) => return invalid("Invalid params: arguments must be an object"),
         };
         if name == diagnose::TOOL_NAME {
-            return self.diagnose(id, arguments);
+            return self.diagnose(id, Era::of(Some(params)), arguments);
         }
         let Some(tool) = self.bridge.policy.exposed_tool(&name) else {
             return invalid(&format!("Unknown tool: {}", shown(&name)));
         };
-        let Some(pending) = self.begin(id) else { return };
+        let Some(pending) = self.begin(id, Era::of(Some(params))) else { return };
         let call = HostCall::new(tool, arguments);
         let deadline = Instant::now() + self.call_limit;
         if let Err(refused) = self.queue.push(QueuedCall { pending, call, deadline }) {
@@ -164,12 +187,12 @@ impl Server {
 
     fn refuse_to_wait(&self, pending: &Rc<Pending>) {
         let failure = Failure::not_sent("too many calls are waiting; the call was not sent");
-        self.answer(pending, HostResult::error(failure.to_string()).into_pieces());
+        self.answer(pending, STATELESS_RESULT, HostResult::error(failure.to_string()).into_pieces());
     }
 
     /// Diagnoses beside the calls, a few at a time.
-    fn diagnose(self: &Rc<Self>, id: Id, arguments: Bytes) {
-        let Some(pending) = self.begin(id) else { return };
+    fn diagnose(self: &Rc<Self>, id: Id, era: Era, arguments: Bytes) {
+        let Some(pending) = self.begin(id, era) else { return };
         let argument_bytes = arguments.len();
         if !self.queue.reserve(argument_bytes) {
             return self.refuse_to_wait(&pending);
@@ -186,7 +209,7 @@ impl Server {
             let result = asked.await.unwrap_or_else(|_| HostResult::error(INTERNAL_ERROR));
             server.queue.done(argument_bytes);
             server.output.room().await;
-            server.answer(&pending, result.into_pieces());
+            server.answer(&pending, STATELESS_RESULT, result.into_pieces());
         });
     }
 
@@ -211,7 +234,7 @@ impl Server {
                 Err(_) => (HostResult::error(INTERNAL_ERROR), false),
             };
             self.queue.done(argument_bytes);
-            self.answer(&pending, result.into_pieces());
+            self.answer(&pending, STATELESS_RESULT, result.into_pieces());
             if follow_up && self.table.is_wanted() {
                 let server = self.clone();
                 spawn_local(async move { server.table.ensure().await });
@@ -247,17 +270,26 @@ impl Server {
         }
     }
 
-    /// Answers a request unless it was cancelled, and forgets it.
-    fn answer(&self, pending: &Rc<Pending>, result: Vec<Bytes>) {
+    /// Answers a request unless it was cancelled, and forgets it. `keys` is what the stateless revision
+    /// demands of this result.
+    fn answer(&self, pending: &Rc<Pending>, keys: &str, result: Vec<Bytes>) {
         if !pending.is_cancelled() {
-            self.send_result(&pending.id, result);
+            self.send_result(&pending.id, pending.era, keys, result);
         }
         self.pending.end(pending);
     }
 
-    fn send_result(&self, id: &Id, result: impl IntoIterator<Item = Bytes>) {
-        let head = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":", id.as_str()));
-        self.output.send([head].into_iter().chain(result).chain([Bytes::from_static(b"}")]));
+    fn send_result(&self, id: &Id, era: Era, keys: &str, result: impl IntoIterator<Item = Bytes>) {
+        let mut head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":", id.as_str());
+        let mut result = result.into_iter();
+        let mut first = result.next().unwrap_or_default();
+        if era == Era::Stateless && first.starts_with(b"{") {
+            let comma = if first.len() > 2 || !first.ends_with(b"}") { "," } else { "" };
+            head.push_str(&format!("{{{keys}{comma}"));
+            first = first.slice(1..);
+        }
+        let pieces = [Bytes::from(head), first].into_iter().chain(result);
+        self.output.send(pieces.chain([Bytes::from_static(b"}")]));
     }
 
     fn send_error(&self, id: Option<&Id>, code: i32, message: &str) {

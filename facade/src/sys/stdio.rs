@@ -56,8 +56,12 @@ const PIPE_BYTES: i32 = 1 << 20;
 pub fn widen_pipes() {
     #[cfg(target_os = "linux")]
     for descriptor in [libc::STDIN_FILENO, libc::STDOUT_FILENO] {
-        // SAFETY: the call takes an integer and touches no memory of this process.
-        unsafe { libc::fcntl(descriptor, libc::F_SETPIPE_SZ, PIPE_BYTES) };
+        // SAFETY: the call takes no argument and touches no memory of this process.
+        let bytes = unsafe { libc::fcntl(descriptor, libc::F_GETPIPE_SZ) };
+        if (0..PIPE_BYTES).contains(&bytes) {
+            // SAFETY: the call takes an integer and touches no memory of this process.
+            unsafe { libc::fcntl(descriptor, libc::F_SETPIPE_SZ, PIPE_BYTES) };
+        }
     }
 }
 
