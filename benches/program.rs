@@ -6,6 +6,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -24,8 +26,13 @@ struct Host {
 
 impl Host {
     fn start(url: &str) -> Host {
+        Host::with(url, &["--max-events-per-minute", "1000000"])
+    }
+
+    fn with(url: &str, args: &[&str]) -> Host {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tinyagent"))
-            .args(["mcp", "--relay", url, "--allow-writes", "--max-events-per-minute", "1000000"])
+            .args(["mcp", "--relay", url, "--allow-writes"])
+            .args(args)
             .env("TINY_PRIVATE_KEY", "07".repeat(32))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -183,4 +190,50 @@ fn main() {
         println!("  {count:6} calls {:10.1} us a call", median(times.collect()));
     }
     host.end();
+    many_agents(&url, ours);
+}
+
+/// Fifty facades on one signer: what a read costs each where all call at once, and what the signer needs.
+fn many_agents(url: &str, alone: f64) {
+    const AGENTS: usize = 50;
+    const READS: usize = 20;
+    let directory = std::env::temp_dir().join(format!("tinyagent-bench-{}", std::process::id()));
+    std::fs::DirBuilder::new().mode(0o750).create(&directory).expect("a directory");
+    let socket = directory.join("signer.sock");
+    let socket = socket.to_str().expect("a plain path");
+    let mut signer = Command::new(env!("CARGO_BIN_EXE_tinyagent-signer"))
+        .args(["--socket", socket, "--relay", url, "--allow-writes"])
+        .env("TINY_PRIVATE_KEY", "07".repeat(32))
+        .spawn()
+        .expect("the signer starts");
+    while UnixStream::connect(socket).is_err() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let hosts: Vec<Host> = (0..AGENTS).map(|_| Host::with(url, &["--signer", socket])).collect();
+    let began = Instant::now();
+    let threads: Vec<_> = hosts
+        .into_iter()
+        .map(|mut host| {
+            std::thread::spawn(move || {
+                let times =
+                    (0..READS).map(|id| micros(host.ask(&call(id, "read_room", "{\"id\":\"general\"}"))));
+                let slowest = times.fold(0.0, f64::max);
+                host.end();
+                slowest
+            })
+        })
+        .collect();
+    let slowest: Vec<f64> = threads.into_iter().map(|thread| thread.join().expect("an agent")).collect();
+    let each = micros(began.elapsed()) / (AGENTS * READS) as f64;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", signer.id())).unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or(" unknown").trim();
+    println!("\n{AGENTS} agents on one signer, {READS} reads each, all at once");
+    println!("  a read by a read alone            {:8.2}", each / alone);
+    println!(
+        "  the unluckiest agent by the median{:8.2}",
+        slowest.iter().copied().fold(0.0, f64::max) / median(slowest.clone())
+    );
+    println!("  the signer's peak memory          {peak}");
+    signer.kill().and_then(|()| signer.wait()).expect("the signer ends");
+    std::fs::remove_dir_all(&directory).expect("the directory was ours");
 }
