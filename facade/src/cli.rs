@@ -4,22 +4,27 @@
 //! of `diagnose`'s verdicts.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValue};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use thiserror::Error;
 
+use tinyagent_protocol::message::MAX_QUERY_ITEMS;
 use tinyagent_protocol::policy::{DEFAULT_EVENTS_PER_MINUTE, Policy, PolicyError};
 use tinyagent_protocol::relay_url::{RelayUrl, RelayUrlError};
 
 use crate::config::HostKind;
-use crate::diagnose::{BadNeeds, Needs};
+use crate::diagnose::{BadNeeds, MAX_KIND, Needs};
 use crate::launch::{KeyEnv, KeyEnvError, check_key_env_name};
 
 /// The bound on a call where nothing else is said (contract 2), in seconds.
 const DEFAULT_CALL_SECONDS: u64 = 120;
+
+/// The longest time that a call may be given, in seconds: one day.
+const MAX_CALL_SECONDS: u64 = 86_400;
 
 /// What was asked for.
 #[derive(Debug)]
@@ -74,9 +79,15 @@ pub enum UsageError {
     /// A bad variable name.
     #[error(transparent)]
     KeyEnv(#[from] KeyEnvError),
-    /// Bad rooms or kinds.
-    #[error("--{0}")]
-    Needs(#[from] BadNeeds),
+    /// Rooms that cannot be asked about.
+    #[error("--rooms takes room ids separated by commas, at most {MAX_QUERY_ITEMS}")]
+    Rooms,
+    /// Kinds that cannot be asked about.
+    #[error("--kinds takes numbers from 0 to {MAX_KIND} separated by commas, at most {MAX_QUERY_ITEMS}")]
+    Kinds,
+    /// An entry for a host that would mean another file in each directory that the host starts in.
+    #[error("--{0} must be an absolute path here: a host starts programs in a directory of its own choice")]
+    RelativePath(&'static str),
 }
 
 /// The definition, from which help, manual pages and completions are made.
@@ -95,7 +106,8 @@ pub fn command() -> Command {
         .arg(option("kinds", "NUMBERS", "Event kinds the agent needs (comma-separated)"))
         .arg(flag("human", "Print a short report to read instead of JSON"))
         .after_help(
-            "Exit status: 0 ok; 2 needs-grant, not-a-member, unauthorized; 3 unreachable, error; 1 bad usage.\n\n\
+            "Exit status: 0 ok; 2 needs-grant, not-a-member, unauthorized; 3 unreachable, error;\n\
+             1 it could not start.\n\n\
              Example:\n  tinyagent diagnose --relay https://relay.example --rooms general --kinds 9,12",
         );
     let hosts = HostKind::ALL.map(|(name, _)| PossibleValue::new(name));
@@ -106,7 +118,11 @@ pub fn command() -> Command {
         .args(serving())
         .after_help("Example:\n  tinyagent config hermes --relay https://relay.example --allow-writes");
     let keygen = Command::new("keygen")
-        .about("Make a new key and print it as one JSON line; the only command that prints a secret");
+        .about("Make a new key and print it as one JSON line; the only command that prints a secret")
+        .after_help(
+            "The line holds the key twice, as hex (secret) and as nsec, and its public half (pubkey, npub).\n\n\
+             Example:\n  (umask 077 && tinyagent keygen > new-key.json)",
+        );
     Command::new("tinyagent")
         .version(tinyagent_protocol::VERSION)
         .about("An MCP server for a Nostr relay whose signing key lives in a process of its own")
@@ -116,24 +132,20 @@ pub fn command() -> Command {
         .subcommand(config)
         .subcommand(keygen)
         .disable_help_subcommand(true)
-        .after_help("Errors and log lines go to stderr; RUST_LOG selects more of them.")
+        .after_help(
+            "Errors and log lines go to stderr; -v or RUST_LOG shows more of them.\n\n\
+             Example:\n  tinyagent config hermes --relay https://relay.example --allow-writes\n  \
+             tinyagent diagnose --relay https://relay.example --human",
+        )
 }
 
 fn common() -> [Arg; 6] {
     [
         option("relay", "URL", "The relay, with its path prefix if it has one").required(true),
-        option(
-            "key-env",
-            "NAME",
-            "The variable that holds the key, as hex or nsec [default: TINY_PRIVATE_KEY]",
-        ),
-        option("signer", "PATH", "Use the signer that listens at this socket, run under another user"),
-        option(
-            "timeout",
-            "SECONDS",
-            "How long a call may take, its wait in the queue included [default: 120]",
-        )
-        .value_parser(value_parser!(u64).range(1..=86_400)),
+        option("key-env", "NAME", "The variable that holds the key [default: TINY_PRIVATE_KEY]"),
+        option("signer", "PATH", "Use the signer of another user that listens at this socket"),
+        option("timeout", "SECONDS", "How long a call may take, its wait included [default: 120]")
+            .value_parser(|text: &str| whole_number(text, MAX_CALL_SECONDS)),
         flag("require-hardening", "Do not start where a required isolation measure is missing"),
         flag("verbose", "Log each call on stderr").short('v'),
     ]
@@ -142,21 +154,19 @@ fn common() -> [Arg; 6] {
 /// What only a server has.
 fn serving() -> [Arg; 6] {
     let bound = |name, about| {
-        option(name, "N", about).value_parser(value_parser!(u32).range(1..)).conflicts_with("signer")
+        option(name, "N", about)
+            .value_parser(|text: &str| whole_number(text, u32::MAX))
+            .conflicts_with("signer")
     };
     [
         // An empty list has the policy's own words.
         option("tools", "NAMES", "Offer exactly these tools, in this order (comma-separated)")
             .value_parser(value_parser!(String)),
-        flag("allow-writes", "Offer the tools that publish, and sign for them what the catalog allows"),
-        flag(
-            "bind-arguments",
-            "Sign only what says what the tool was called for, whatever the relay returns",
-        )
-        .conflicts_with("signer"),
+        flag("allow-writes", "Offer the tools that publish, and sign what the catalog allows"),
+        flag("bind-arguments", "Sign only what says what the tool was called for").conflicts_with("signer"),
         bound("max-events-per-minute", "Sign at most this many events a minute [default: 600]"),
         bound("max-proofs-per-minute", "Sign at most this many requests a minute [default: no bound]"),
-        option("audit-log", "PATH", "Record each decision of the signer in this file, never any content")
+        option("audit-log", "PATH", "Record each decision of the signer in this file, no content")
             .conflicts_with("signer"),
     ]
 }
@@ -184,7 +194,7 @@ pub fn read(args: Vec<OsString>) -> Result<Task, UsageError> {
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) if !error.use_stderr() => return Ok(Task::Print(error.render().to_string())),
-        Err(error) => return Err(UsageError::Usage(one_line(&error.render().to_string()))),
+        Err(error) => return Err(UsageError::Usage(usage(&error, &args))),
     };
     match matches.subcommand() {
         Some(("mcp", matches)) => Ok(Task::Mcp(serving_options(matches)?)),
@@ -193,6 +203,12 @@ pub fn read(args: Vec<OsString>) -> Result<Task, UsageError> {
             let known = HostKind::ALL.into_iter().find(|(name, _)| *name == word);
             let host = known.map(|(_, host)| host).ok_or_else(|| UsageError::Usage("unknown host".into()))?;
             let options = serving_options(matches)?;
+            for name in ["signer", "audit-log"] {
+                let path = matches.get_one::<String>(name);
+                if path.is_some_and(|path| !Path::new(path).is_absolute()) {
+                    return Err(UsageError::RelativePath(name));
+                }
+            }
             Ok(Task::Config(host, server_args(&args, word), options))
         }
         Some(("diagnose", matches)) => {
@@ -247,19 +263,31 @@ fn options(matches: &ArgMatches, tools: Option<&str>, allow_writes: bool) -> Res
 
 fn needs(matches: &ArgMatches) -> Result<Needs, UsageError> {
     let list = |name: &str| {
-        let text = matches.get_one::<String>(name)?;
-        Some(
-            text.split(',')
-                .map(str::trim)
-                .filter(|item| !item.is_empty())
-                .map(str::to_owned)
-                .collect::<Vec<_>>(),
-        )
+        let items = matches.get_one::<String>(name)?.split(',').map(str::trim);
+        Some(items.filter(|item| !item.is_empty()).map(str::to_owned).collect::<Vec<_>>())
     };
-    let kinds =
-        list("kinds").map(|kinds| kinds.iter().map(|kind| kind.parse().ok()).collect::<Option<Vec<u64>>>());
-    let kinds = kinds.map(|kinds| kinds.ok_or(BadNeeds::Kinds)).transpose()?;
-    Ok(Needs { rooms: list("rooms"), kinds }.checked()?)
+    let rooms = list("rooms");
+    let kinds = list("kinds").map(|kinds| kinds.iter().map(|kind| kind.parse().ok()).collect());
+    let kinds: Option<Vec<u64>> = kinds.map(|kinds: Option<_>| kinds.ok_or(UsageError::Kinds)).transpose()?;
+    if rooms.as_ref().is_some_and(Vec::is_empty) {
+        return Err(UsageError::Rooms);
+    }
+    if kinds.as_ref().is_some_and(Vec::is_empty) {
+        return Err(UsageError::Kinds);
+    }
+    Needs { rooms, kinds }.checked().map_err(|bad| match bad {
+        BadNeeds::Rooms => UsageError::Rooms,
+        BadNeeds::Kinds => UsageError::Kinds,
+    })
+}
+
+/// Reads a number from 1 to `most`.
+fn whole_number<N>(text: &str, most: N) -> Result<N, String>
+where
+    N: Copy + PartialOrd + From<u8> + std::fmt::Display + std::str::FromStr,
+{
+    let number = text.parse().ok().filter(|number| (N::from(1)..=most).contains(number));
+    number.ok_or_else(|| format!("it takes a whole number from 1 to {most}"))
 }
 
 /// Whether an argument is, or carries as its value, what looks like a secret key.
@@ -269,10 +297,21 @@ fn holds_key(arg: &str) -> bool {
     is_hex || value.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("nsec1"))
 }
 
-/// The first line of clap's message, and where to read more.
-fn one_line(message: &str) -> String {
+/// Clap's message on one line: what is wrong, what was probably meant, and where to read more.
+fn usage(error: &clap::Error, args: &[OsString]) -> String {
+    let message = error.render().to_string();
     let paragraph = message.split("\n\n").next().unwrap_or_default();
-    let line: Vec<&str> = paragraph.split_whitespace().collect();
-    let line = line.join(" ");
-    format!("{} (see --help)", line.strip_prefix("error: ").unwrap_or(&line))
+    let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let meant = meant.iter().find_map(|kind| match error.get(*kind)? {
+        ContextValue::String(one) => Some(one),
+        ContextValue::Strings(several) => several.first(),
+        _ => None,
+    });
+    let meant = meant.map(|word| format!("; did you mean {word}?")).unwrap_or_default();
+    let is_command = |word: &&str| command().get_subcommands().any(|known| known.get_name() == *word);
+    let place = args.get(1).and_then(|arg| arg.to_str()).filter(is_command);
+    let place = place.map(|word| format!(" {word}")).unwrap_or_default();
+    format!("{line}{meant} (see tinyagent{place} --help)")
 }

@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 /// The name of the entry.
 const ENTRY: &str = "tiny";
 
+/// How often Hermes looks whether the server is there, in seconds. It finds one that ended between two calls
+/// at the next look only, by itself every 180 seconds.
+const HERMES_KEEPALIVE_SECONDS: u32 = 30;
+
 /// A host whose configuration's form is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKind {
@@ -40,22 +44,31 @@ impl HostKind {
     ];
 
     /// Where the entry belongs and what else is to be done, for the person who runs the command.
-    pub fn advice(self, key_env: &str) -> String {
-        match self {
-            HostKind::Hermes => {
-                format!("goes into ~/.hermes/config.yaml; put {key_env}=… into ~/.hermes/.env")
-            }
-            HostKind::Claude => format!("goes into .mcp.json; start Claude Code with {key_env} set"),
-            HostKind::Cursor => format!("goes into ~/.cursor/mcp.json; start Cursor with {key_env} set"),
-            HostKind::VsCode => "goes into .vscode/mcp.json; the editor asks for the key once".into(),
-            HostKind::Zed => format!("goes into Zed's settings.json; start Zed with {key_env} set"),
-            HostKind::Codex => format!("goes into ~/.codex/config.toml; start Codex with {key_env} set"),
+    pub fn advice(self, key_env: Option<&str>) -> String {
+        let place = match self {
+            HostKind::Hermes => "~/.hermes/config.yaml",
+            HostKind::Claude => ".mcp.json of the project",
+            HostKind::Cursor => "~/.cursor/mcp.json",
+            HostKind::VsCode => ".vscode/mcp.json",
+            HostKind::Zed => "Zed's settings.json",
+            HostKind::Codex => "~/.codex/config.toml",
+            HostKind::Goose => "~/.config/goose/config.yaml",
+        };
+        let Some(name) = key_env else {
+            return format!("goes into {place}; the host needs no key, the signer has it");
+        };
+        let key = match self {
+            HostKind::Hermes => format!("put {name}=… into ~/.hermes/.env"),
+            HostKind::Claude => format!("start Claude Code with {name} set"),
+            HostKind::Cursor => format!("start Cursor with {name} set"),
+            HostKind::VsCode => "the editor asks for the key once".into(),
+            HostKind::Zed => format!("start Zed with {name} set"),
+            HostKind::Codex => format!("start Codex with {name} set"),
             HostKind::Goose => {
-                format!(
-                    "goes into ~/.config/goose/config.yaml; `goose configure` stores {key_env} in its keyring"
-                )
+                format!("start Goose with {name} set, or let `goose configure` keep it in the keyring")
             }
-        }
+        };
+        format!("goes into {place}; {key}")
     }
 }
 
@@ -75,8 +88,8 @@ impl Entry<'_> {
     pub fn text(&self, host: HostKind) -> String {
         match host {
             HostKind::Hermes => self.hermes(),
-            HostKind::Claude => self.json("mcpServers", |name| format!("${{{name}}}"), Some("stdio")),
-            HostKind::Cursor => self.json("mcpServers", |name| format!("${{env:{name}}}"), None),
+            HostKind::Claude => self.json("mcpServers", |name| format!("${{{name}}}")),
+            HostKind::Cursor => self.json("mcpServers", |name| format!("${{env:{name}}}")),
             HostKind::VsCode => self.vs_code(),
             HostKind::Zed => pretty(&json!({"context_servers": {ENTRY: {
                 "source": "custom", "command": self.program(), "args": self.args, "env": {}
@@ -90,11 +103,8 @@ impl Entry<'_> {
         self.program.display().to_string()
     }
 
-    fn json(&self, key: &str, reference: impl Fn(&str) -> String, kind: Option<&str>) -> String {
-        let mut entry = json!({"command": self.program(), "args": self.args});
-        if let Some(kind) = kind {
-            entry["type"] = kind.into();
-        }
+    fn json(&self, key: &str, reference: impl Fn(&str) -> String) -> String {
+        let mut entry = json!({"type": "stdio", "command": self.program(), "args": self.args});
         if let Some(name) = self.key_env {
             entry["env"] = json!({name: reference(name)});
         }
@@ -117,6 +127,7 @@ impl Entry<'_> {
     fn hermes(&self) -> String {
         let mut text = format!("mcp_servers:\n  {ENTRY}:\n    command: {}\n", quoted(&self.program()));
         text.push_str(&format!("    args: [{}]\n", self.quoted_args()));
+        text.push_str(&format!("    keepalive_interval: {HERMES_KEEPALIVE_SECONDS}\n"));
         if let Some(name) = self.key_env {
             text.push_str(&format!("    env:\n      {name}: {}\n", quoted(&format!("${{{name}}}"))));
         }
@@ -126,7 +137,8 @@ impl Entry<'_> {
     fn goose(&self) -> String {
         let keys = self.key_env.map(quoted).unwrap_or_default();
         format!(
-            "extensions:\n  {ENTRY}:\n    name: {ENTRY}\n    type: stdio\n    enabled: true\n    cmd: {}\n    \
+            "extensions:\n  {ENTRY}:\n    name: {ENTRY}\n    description: \"Work on a Nostr relay\"\n    type: stdio\n    \
+             enabled: true\n    cmd: {}\n    \
              args: [{}]\n    env_keys: [{keys}]\n    envs: {{}}\n    timeout: 300\n",
             quoted(&self.program()),
             self.quoted_args()

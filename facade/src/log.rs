@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tracing::Level;
+use tracing::{Level, warn};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -23,14 +23,21 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 pub fn start(verbose: bool) {
     let level = if verbose { Level::DEBUG } else { Level::INFO };
     let ours = Targets::new().with_target("tinyagent", level).with_default(Level::WARN);
-    let asked = std::env::var("RUST_LOG").ok().and_then(|spec| spec.parse().ok());
+    let asked = std::env::var("RUST_LOG").ok().filter(|spec| !spec.is_empty()).map(|spec| spec.parse());
+    let is_understood = !matches!(asked, Some(Err(_)));
     let lines = tracing_subscriber::fmt::layer()
         .without_time()
         .with_target(false)
         .with_ansi(false)
         .with_writer(Stderr);
     // A second start in one process is a test's; the first one's settings then hold.
-    let _ = tracing_subscriber::registry().with(lines).with(asked.unwrap_or(ours)).try_init();
+    let _ = tracing_subscriber::registry()
+        .with(lines)
+        .with(asked.and_then(Result::ok).unwrap_or(ours))
+        .try_init();
+    if !is_understood {
+        warn!("RUST_LOG is left aside: it is no list such as warn,tinyagent=debug");
+    }
 }
 
 /// Makes a writer for each line.

@@ -32,7 +32,7 @@ use crate::diagnose::{Diagnosis, Needs};
 use crate::launch::{self, Child, LaunchError, SignerLink, Stage};
 use crate::log;
 use crate::relay::client::RelayClient;
-use crate::relay::network::{RelayProxy, Roots};
+use crate::relay::network::{ProxyError, RelayProxy, Roots};
 use crate::sandbox::{self, Plan};
 use crate::server::Server;
 use crate::server::run::serve;
@@ -66,6 +66,8 @@ enum StartError {
     OtherRelay(String),
     #[error("the signer's policy exposes none of the tools asked for; see `tinyagent-signer policy`")]
     NothingOffered,
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
     #[error("--require-hardening: not on in the facade: {0}")]
     Hardening(String),
     #[error("{0} cannot be started: {1}")]
@@ -129,7 +131,7 @@ fn config(host: HostKind, server_args: &[String], options: &Options) -> Result<E
     let entry = Entry { program: &program, args: server_args, key_env };
     // Nothing sensible is left to do where stdout is closed.
     let _ = io::stdout().write_all(entry.text(host).as_bytes());
-    log::tell(&format_args!("{}", host.advice(options.key_env.as_str())));
+    log::tell(&format_args!("{}", host.advice(key_env)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -254,7 +256,7 @@ fn second_stage(
     link: SignerLink,
 ) -> Result<ExitCode, StartError> {
     log::start(options.verbose);
-    let proxy = RelayProxy::from_environment(options.policy.relay());
+    let proxy = RelayProxy::from_environment(options.policy.relay())?;
     let roots = Roots::prepare(options.policy.relay());
     let facade = sandbox::apply(&plan(options.policy.relay(), proxy.as_ref(), &roots, link.child.as_ref()));
     if options.require_hardening {
@@ -367,7 +369,8 @@ async fn diagnose(bridge: &Bridge, diagnosis: &Diagnosis, needs: Needs, human: b
     // A closed stdout leaves the exit status as the answer.
     let _ = io::stdout().write_all(text.as_bytes());
     let status = report.verdict.exit_status();
-    if status != 0 {
+    // A report for people ends with that line itself.
+    if status != 0 && !human {
         log::tell(&report.summary());
     }
     status

@@ -17,7 +17,7 @@ const CURVE_ORDER: &str = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25
 const NPUB: &str = "npub10elfcs4fr0l0r8af98jlmgdh9c8tcxjvz9qkw038js35mp4dma8qzvjptg";
 
 /// The only line on stderr of a start that failed: exit 1, nothing on stdout.
-fn failure(output: &Output) -> String {
+pub fn failure(output: &Output) -> String {
     let stderr = String::from_utf8(output.stderr.clone()).expect("UTF-8");
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(output.stdout, b"", "{stderr}");
@@ -137,11 +137,11 @@ fn key_env_takes_only_a_name_that_nothing_else_obeys_and_never_echoes_a_key() {
     let half = &KEY[..32];
     let upper = NSEC.to_uppercase();
     for (name, said) in [
-        ("LD_PRELOAD", "--key-env cannot be LD_"),
-        ("ld_library_path", "--key-env cannot be LD_"),
-        ("GLIBC_TUNABLES", "--key-env cannot be GLIBC_"),
-        ("MALLOC_PERTURB_", "--key-env cannot be MALLOC_"),
-        ("RUST_LOG", "--key-env cannot be RUST_"),
+        ("LD_PRELOAD", "--key-env cannot begin with LD_"),
+        ("ld_library_path", "--key-env cannot begin with LD_"),
+        ("GLIBC_TUNABLES", "--key-env cannot begin with GLIBC_"),
+        ("MALLOC_PERTURB_", "--key-env cannot begin with MALLOC_"),
+        ("RUST_LOG", "--key-env cannot begin with RUST_"),
         ("PATH", "--key-env cannot be PATH"),
         ("HOME", "--key-env cannot be HOME"),
         ("TZ", "--key-env cannot be TZ"),
@@ -362,27 +362,6 @@ fn a_program_without_the_signer_beside_it_says_what_is_missing() {
         assert!(line.contains("tinyagent-signer"), "{line}");
     }
     std::fs::remove_dir_all(folder).expect("it was made");
-}
-
-#[test]
-fn help_and_version_go_to_stdout_and_exit_0() {
-    let version = format!("tinyagent {}\n", env!("CARGO_PKG_VERSION"));
-    for (args, said) in [
-        (&["--version"][..], &*version),
-        (&["-V"], &version),
-        (&["--help"], "mcp"),
-        (&["-h"], "keygen"),
-        (&["mcp", "--help"], "--allow-writes"),
-        (&["diagnose", "--help"], "--rooms"),
-        (&["keygen", "--help"], "secret"),
-    ] {
-        let output = run(args, &[]);
-        let text = String::from_utf8(output.stdout).expect("UTF-8");
-        assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]), "{args:?}");
-        assert!(text.contains(said), "{text}");
-        assert!(text.lines().count() <= 40, "more than a screen: {text}");
-        assert!(!said.starts_with("tinyagent ") || text == version);
-    }
 }
 
 #[test]

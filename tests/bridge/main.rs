@@ -4,6 +4,7 @@
 
 mod bech32;
 mod cancellation;
+mod command_line;
 mod commands;
 mod concurrency;
 mod diagnose;

@@ -36,6 +36,25 @@ impl Drop for TempFile {
     }
 }
 
+/// A directory of the test's own that is gone with the value.
+struct TempDirectory(PathBuf);
+
+impl TempDirectory {
+    fn new() -> Self {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("tinyagent-{}-{number}-directory", std::process::id()));
+        std::fs::create_dir(&path).expect("a temporary directory");
+        TempDirectory(path)
+    }
+}
+
+impl Drop for TempDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 pub fn secure(tls: Tls) -> Relay {
     Relay::start(Options { tls: Some(tls), ..Options::default() })
 }
@@ -100,6 +119,27 @@ fn case_108_an_own_authority_is_trusted_where_ssl_cert_file_names_it_and_nowhere
         host.assert_alive();
     }
     assert!(relay.requests().is_empty());
+}
+
+#[test]
+fn case_108_an_own_authority_is_trusted_where_ssl_cert_dir_names_its_directory() {
+    let (ours, other) = (Authority::new(), Authority::new());
+    let relay = secure(ours.issue(&["127.0.0.1"]));
+    let full = TempDirectory::new();
+    let empty = TempDirectory::new();
+    let put = |name: &str, text: &str| std::fs::write(full.0.join(name), text).expect("a temporary file");
+    put("other.pem", other.pem());
+    let call = |directory: &TempDirectory| {
+        let path = directory.0.to_str().expect("a plain path");
+        Host::with(&relay, HostOptions::default().env("SSL_CERT_DIR", path)).call("list_rooms", "{}")
+    };
+    let text = error_text(&call(&full)).to_owned();
+    assert!(text.starts_with("transport: ") && text.to_lowercase().contains("certificate"), "{text}");
+    let text = error_text(&call(&empty)).to_owned();
+    assert!(text.starts_with("transport: ") && text.contains("CA certificates"), "{text}");
+    assert!(relay.requests().is_empty());
+    put("ours.pem", ours.pem());
+    assert_answered(&call(&full));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Contract 4: a proxy that the environment names is used for an https relay elsewhere and for nothing
 //! else, and it sees no more than the relay's name.
 
-use tinyagent_harness::Host;
+use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, run};
 use tinyagent_relay::{Authority, Options, Proxy, Relay};
 
+use crate::commands::failure;
 use crate::network::{TempFile, secure, trusting};
 use crate::outcome::{assert_answered, error_text};
 
@@ -136,4 +137,37 @@ fn case_107_a_proxy_that_is_down_or_refuses_is_named_without_its_password() {
     let options = trusting(&ca, &[]).env("HTTPS_PROXY", format!("http://user:secret@{place}"));
     refused(&mut Host::at("https://relay.test", options), &place);
     assert!(relay.requests().is_empty());
+}
+
+#[test]
+fn a_variable_that_names_no_proxy_ends_the_start_and_is_named_without_its_value() {
+    let relay = ["--relay", "https://relay.test"];
+    for (variable, value, said) in [
+        ("HTTPS_PROXY", "secret@@:x", "HTTPS_PROXY is not the address of a proxy; "),
+        ("https_proxy", "http://user:secret@", "https_proxy is not the address of a proxy; "),
+        ("HTTPS_PROXY", "http://proxy.test:secret", "HTTPS_PROXY is not the address of a proxy; "),
+        ("ALL_PROXY", "ftp://secret.test:21", "ALL_PROXY is not the address of a proxy; "),
+        ("all_proxy", "socks5://secret.test:1080", "all_proxy names a socks5 proxy; "),
+    ] {
+        for command in ["mcp", "diagnose"] {
+            let output = run(&[&[command], &relay[..]].concat(), &[(KEY_VARIABLE, KEY), (variable, value)]);
+            let line = failure(&output);
+            assert!(line.starts_with(said) && line.ends_with("or unset it"), "{line}");
+            assert!(!line.contains("secret"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_variable_that_names_no_proxy_is_of_no_account_where_no_proxy_is_used() {
+    for (url, more) in [
+        ("http://127.0.0.1:9", ("NO_PROXY", "")),
+        ("https://127.0.0.1:9", ("NO_PROXY", "")),
+        ("http://relay.test", ("NO_PROXY", "")),
+        ("https://relay.test", ("NO_PROXY", "relay.test")),
+        ("https://relay.test", ("HTTPS_PROXY", "http://127.0.0.1:9")),
+    ] {
+        let options = HostOptions::default().env("ALL_PROXY", ":::").env(more.0, more.1);
+        Host::at(url, options).assert_alive();
+    }
 }

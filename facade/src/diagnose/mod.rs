@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tinyagent_protocol::json::Json;
+use tinyagent_protocol::message::MAX_QUERY_ITEMS;
 use tinyagent_protocol::relay_url::RelayUrl;
 use tinyagent_protocol::report::Measure;
 
@@ -36,7 +37,7 @@ pub const TOOL: &str = concat!(
 );
 
 /// The largest kind that Nostr has.
-const MAX_KIND: u64 = 65_535;
+pub const MAX_KIND: u64 = 65_535;
 
 /// What a diagnosis is asked about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,13 +90,12 @@ impl Needs {
     /// # Errors
     /// [`BadNeeds`].
     pub fn checked(self) -> Result<Self, BadNeeds> {
-        const MOST: usize = tinyagent_protocol::message::MAX_QUERY_ITEMS;
         let rooms = self.rooms.as_deref().unwrap_or_default();
         let kinds = self.kinds.as_deref().unwrap_or_default();
-        if rooms.len() > MOST || rooms.iter().any(|room| room.trim().is_empty()) {
+        if rooms.len() > MAX_QUERY_ITEMS || rooms.iter().any(|room| room.trim().is_empty()) {
             return Err(BadNeeds::Rooms);
         }
-        if kinds.len() > MOST || kinds.iter().any(|kind| *kind > MAX_KIND) {
+        if kinds.len() > MAX_QUERY_ITEMS || kinds.iter().any(|kind| *kind > MAX_KIND) {
             return Err(BadNeeds::Kinds);
         }
         Ok(self)

@@ -158,7 +158,7 @@ impl Report {
         let works = |ok: bool, error: &Option<String>| match (ok, error) {
             (true, _) => "ok".to_owned(),
             (false, Some(error)) => format!("no: {error}"),
-            (false, None) => "no".to_owned(),
+            (false, None) => "not tried".to_owned(),
         };
         let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".into());
         let measures = self.signer.hardening.iter().chain(&self.facade.hardening);

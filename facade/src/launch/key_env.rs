@@ -90,6 +90,11 @@ pub enum KeyEnvError {
     /// It means something to the loader or libc.
     #[error("--key-env cannot be {0}, which the system itself acts on; use a name such as TINY_PRIVATE_KEY")]
     Obeyed(&'static str),
+    /// It begins like names that mean something to the loader or libc.
+    #[error(
+        "--key-env cannot begin with {0}: the system itself acts on such names; use one such as TINY_PRIVATE_KEY"
+    )]
+    ObeyedPrefix(&'static str),
 }
 
 /// Checks a name given with `--key-env`.
@@ -106,12 +111,11 @@ pub fn check_key_env_name(name: &str) -> Result<KeyEnv, KeyEnvError> {
         return Err(KeyEnvError::NotAName);
     }
     let upper = name.to_ascii_uppercase();
-    let obeyed = OBEYED_NAMES
-        .into_iter()
-        .find(|known| *known == upper)
-        .or_else(|| OBEYED_PREFIXES.into_iter().find(|prefix| upper.starts_with(prefix)));
-    match obeyed {
-        Some(known) => Err(KeyEnvError::Obeyed(known)),
+    if let Some(known) = OBEYED_NAMES.into_iter().find(|known| *known == upper) {
+        return Err(KeyEnvError::Obeyed(known));
+    }
+    match OBEYED_PREFIXES.into_iter().find(|prefix| upper.starts_with(prefix)) {
+        Some(prefix) => Err(KeyEnvError::ObeyedPrefix(prefix)),
         None => Ok(KeyEnv(name.into())),
     }
 }

@@ -35,6 +35,25 @@ pub enum NetworkError {
     Http(#[from] reqwest::Error),
 }
 
+/// Why the proxy that the environment names cannot be used; the texts never repeat its value, which may hold
+/// a password.
+#[derive(Debug, Error)]
+pub enum ProxyError {
+    /// Its value is no proxy's address.
+    #[error("{0} is not the address of a proxy; write it like http://proxy.example:3128, or unset it")]
+    NoProxy(&'static str),
+    /// It is a proxy of another kind.
+    #[error("{0} names a {1} proxy; name an http or https proxy, or unset it")]
+    Scheme(&'static str, String),
+}
+
+/// The first of these variables that is set and not empty, by name and value.
+fn variable(names: [&'static str; 2]) -> Option<(&'static str, String)> {
+    let values = names.into_iter().filter_map(|name| Some((name, env::var_os(name)?)));
+    let values = values.map(|(name, value)| (name, value.to_string_lossy().into_owned()));
+    values.into_iter().find(|(_, value)| !value.is_empty())
+}
+
 /// The proxy for this relay that the environment names (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
 #[derive(Clone, Debug)]
 pub struct RelayProxy {
@@ -44,28 +63,35 @@ pub struct RelayProxy {
 }
 
 impl RelayProxy {
-    /// Looks the proxy up; `None` for plain http and for this machine itself.
-    pub fn from_environment(relay: &RelayUrl) -> Option<Self> {
-        if !relay.tls() || relay.is_loopback() {
-            return None;
+    /// Looks the proxy up; `None` for plain http, for this machine itself, and for a relay that `NO_PROXY` names.
+    ///
+    /// # Errors
+    /// [`ProxyError`]: a relay is not reached past a proxy that was asked for.
+    pub fn from_environment(relay: &RelayUrl) -> Result<Option<Self>, ProxyError> {
+        let asked = variable(["HTTPS_PROXY", "https_proxy"]).or_else(|| variable(["ALL_PROXY", "all_proxy"]));
+        let (Some((name, value)), Ok(target)) = (asked, relay.as_str().parse()) else { return Ok(None) };
+        let excepted = variable(["NO_PROXY", "no_proxy"]).map(|(_, list)| list).unwrap_or_default();
+        let matching = |proxy: String, excepted: String| {
+            Matcher::builder().all(proxy).no(excepted).build().intercept(&target)
+        };
+        let is_excepted = matching("http://any.invalid".into(), excepted).is_none();
+        if !relay.tls() || relay.is_loopback() || is_excepted {
+            return Ok(None);
         }
-        let variable = |names: [&str; 2]| names.iter().find_map(|n| env::var(n).ok()).unwrap_or_default();
-        let matcher = Matcher::builder()
-            .https(variable(["HTTPS_PROXY", "https_proxy"]))
-            .all(variable(["ALL_PROXY", "all_proxy"]))
-            .no(variable(["NO_PROXY", "no_proxy"]))
-            .build();
-        let intercept = matcher.intercept(&relay.as_str().parse().ok()?)?;
+        let intercept = matching(value, String::new()).ok_or(ProxyError::NoProxy(name))?;
         let uri = intercept.uri();
-        let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        let scheme = uri.scheme_str().unwrap_or_default();
+        if !["http", "https"].contains(&scheme) {
+            return Err(ProxyError::Scheme(name, scheme.into()));
+        }
+        let default = if scheme == "https" { 443 } else { 80 };
         let mut url = uri.to_string();
-        if let (Some((user, password)), Some((scheme, rest))) = (intercept.raw_auth(), url.split_once("://"))
-        {
-            url = format!("{scheme}://{user}:{password}@{rest}");
-        } else if let Some(basic) = intercept.basic_auth().and_then(|value| value.to_str().ok()) {
+        if let Some(basic) = intercept.basic_auth().and_then(|value| value.to_str().ok()) {
             url = with_credentials(&url, basic).unwrap_or(url);
         }
-        Some(Self { url, host: uri.host()?.to_owned(), port: uri.port_u16().unwrap_or(default) })
+        let host = uri.host().filter(|host| !host.is_empty() && Proxy::all(&url).is_ok());
+        let host = host.ok_or(ProxyError::NoProxy(name))?.to_owned();
+        Ok(Some(Self { url, host, port: uri.port_u16().unwrap_or(default) }))
     }
 
     /// Host and port, without credentials, for messages.
