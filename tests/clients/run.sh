@@ -2,7 +2,7 @@
 # Runs real MCP clients against the built programs and the development relay; no model, and no network but
 # the package registries. What cannot be installed here is skipped with its reason.
 #   tests/clients/run.sh                  every suite
-#   tests/clients/run.sh python hermes    only these: vectors signature python hermes typescript inspector conformance
+#   tests/clients/run.sh python hermes    only these; the names are those of `suites` below
 # The last line is "N passed, M failed, K skipped"; the status is non-zero when anything failed. Environments
 # are kept under target/clients and made anew when their pinned requirements change.
 set -euo pipefail
@@ -15,6 +15,7 @@ case $target in
     *) target=$PWD/$target ;;
 esac
 cache=$target/clients
+suites="vectors signature configs python hermes rmcp typescript inspector conformance agents"
 # More than any suite needs on two busy cores; one that hangs is a failure.
 suite_seconds=600
 
@@ -97,20 +98,41 @@ suite_hermes() {
     python_suite hermes
 }
 
-# The suites that need npm packages share one environment, made once.
-npm_suite() { # NAME COMMAND…
-    if [ -z "${npm_why+set}" ]; then
+suite_configs() {
+    if python3 -c 'import tomllib' 2>/dev/null; then
+        python_suite configs
+    else
+        skip configs "python3 has no TOML parser before 3.11"
+    fi
+}
+
+# A package with a lock file of its own, built where the programs are.
+suite_rmcp() {
+    local log=$cache/rmcp-build.log
+    export CARGO_TARGET_DIR=$target
+    if ! cargo fetch --locked --manifest-path "$here/rmcp/Cargo.toml" >"$log" 2>&1; then
+        skip rmcp "its packages cannot be fetched here: $(tail -n 1 "$log")"
+        return
+    fi
+    cargo test --locked --no-run --manifest-path "$here/rmcp/Cargo.toml" >>"$log" 2>&1 || cat "$log"
+    run rmcp "$here/rmcp/run.sh"
+}
+
+# Suites that need the same npm packages share one environment, made once.
+npm_suite() { # ENVIRONMENT NAME COMMAND…
+    local made=npm_why_$1
+    if [ -z "${!made+set}" ]; then
         if ! command -v npm >/dev/null; then
             why="there is no npm"
         else
-            prepare npm package-lock.json packages || true
+            prepare "$1" package-lock.json packages || true
         fi
-        npm_why=$why
+        printf -v "$made" %s "$why"
     fi
-    if [ -z "$npm_why" ]; then
-        run "$@"
+    if [ -z "${!made}" ]; then
+        run "${@:2}"
     else
-        skip "$1" "$npm_why"
+        skip "$2" "${!made}"
     fi
 }
 
@@ -118,12 +140,12 @@ npm_suite() { # NAME COMMAND…
 newer_node_suite() { # NAME
     export NODE_MODULES=$cache/npm/environment/node_modules
     export NODE=$NODE_MODULES/.bin/node
-    npm_suite "$1" python3 "$here/$1/suite.py"
+    npm_suite npm "$1" python3 "$here/$1/suite.py"
 }
 
 suite_typescript() {
     # Modules are looked up from where the script lies.
-    npm_suite typescript sh -c "cp '$here/typescript/suite.mjs' '$cache/npm/environment' &&
+    npm_suite npm typescript sh -c "cp '$here/typescript/suite.mjs' '$cache/npm/environment' &&
         exec node '$cache/npm/environment/suite.mjs'"
 }
 
@@ -135,12 +157,18 @@ suite_conformance() {
     newer_node_suite conformance
 }
 
+suite_agents() {
+    export NODE_MODULES=$cache/agents/environment/node_modules
+    npm_suite agents agents python3 "$here/agents/suite.py"
+}
+
 mkdir -p "$cache"
 cargo build --locked --workspace --bins
 export TINYAGENT=$target/debug/tinyagent TINYAGENT_RELAY=$target/debug/tinyagent-relay
 export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 
-[ $# -gt 0 ] || set -- vectors signature python hermes typescript inspector conformance
+# shellcheck disable=SC2086  # a list of words
+[ $# -gt 0 ] || set -- $suites
 for suite in "$@"; do
     if command -v python3 >/dev/null; then
         "suite_$suite"

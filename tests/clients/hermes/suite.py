@@ -20,8 +20,11 @@ from support.report import Suite, expect, expect_equal
 from support.session import KEY_VARIABLE, PROGRAM, READ_TOOLS, Key
 
 DRIVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "driver.py")
-# Hermes' floor for its keepalive, in seconds.
+# Hermes' floor for its keepalive, in seconds; scenarios that wait for it ask for this one.
 KEEPALIVE_SECONDS = 5
+# The interval that `tinyagent config` prints, and what Hermes needs besides to notice and to connect.
+PRINTED_KEEPALIVE_SECONDS = 30
+NOTICE_SECONDS = 15
 # How long a ping may take, also while a call runs (contract, section 2), with room for a busy machine.
 PING_SECONDS = 1.0
 # How long Hermes may need to end the server (issue: under half a second).
@@ -31,7 +34,8 @@ HOST_VARIABLE = "HOST_ONLY_VARIABLE"
 
 
 class Hermes:
-    """One Hermes process with one configured server; keywords are added to its entry. A context manager."""
+    """One Hermes process with one configured server; keywords take the place of what its entry says. A context
+    manager."""
 
     def __init__(self, relay, dotenv, *options, **entry):
         self.relay = relay
@@ -39,7 +43,8 @@ class Hermes:
         config = subprocess.check_output(
             [PROGRAM, "config", "hermes", "--relay", relay.url, *options], text=True, stderr=subprocess.DEVNULL
         )
-        self._write("config.yaml", config + "".join(f"    {name}: {value}\n" for name, value in entry.items()))
+        kept = [line for line in config.splitlines() if line.split(":")[0].strip() not in entry]
+        self._write("config.yaml", "\n".join(kept + [f"    {n}: {v}" for n, v in entry.items()]) + "\n")
         self._write(".env", "".join(f"{name}={value}\n" for name, value in dotenv.items()))
         environment = {n: v for n, v in os.environ.items() if not n.startswith(("TINY", "HERMES"))}
         environment |= {"HERMES_HOME": self.home, "HOME": self.home, HOST_VARIABLE: "1"}
@@ -160,6 +165,26 @@ def keepalive(suite, relay, key):
         hermes.ask("shutdown")
 
 
+def ended_between_calls(suite, relay, key):
+    """The server ends while no call is made; the entry is as printed."""
+    with Hermes(relay, {KEY_VARIABLE: key.secret}) as hermes:
+        hermes.ask("discover")
+        facade = hermes.one("tinyagent")
+        with suite.case("hermes: a server that ended between two calls is started anew by the printed keepalive"):
+            os.kill(hermes.one("tinyagent-signer"), signal.SIGKILL)
+            expect(eventually(lambda: facade not in programs(relay.url, "tinyagent"), 5), "the server stays")
+            seconds = PRINTED_KEEPALIVE_SECONDS + NOTICE_SECONDS
+            expect(eventually(lambda: is_fresh(hermes, facade), seconds), "there is no fresh server")
+            expect("error" not in hermes.call("list_rooms"), "the next call fails")
+        hermes.ask("shutdown")
+
+
+def is_fresh(hermes, facade):
+    """Whether Hermes is connected to another server process than this one."""
+    running = programs(hermes.relay.url, "tinyagent")
+    return facade not in running and bool(running) and hermes.ask("state")["connected"]
+
+
 def signer_killed(suite, relay, key, before_the_event):
     """The signer dies while a write is in flight: before the event is signed, or after it was sent."""
     when = "before the event is signed" if before_the_event else "after the event was sent"
@@ -181,11 +206,8 @@ def signer_killed(suite, relay, key, before_the_event):
             expect(is_signer_error or (is_published and not before_the_event), f"{seen}")
         with suite.case(f"hermes: the signer killed {when}: the server ends, and the keepalive starts a fresh one"):
             # Between calls Hermes notices by its keepalive alone; a call made before that may fail once.
-            def is_fresh():
-                running = programs(relay.url, "tinyagent")
-                return facade not in running and running and hermes.ask("state")["connected"]
-
-            expect(eventually(is_fresh, 4 * KEEPALIVE_SECONDS), "there is no fresh server")
+            fresh = eventually(lambda: is_fresh(hermes, facade), 4 * KEEPALIVE_SECONDS)
+            expect(fresh, "there is no fresh server")
         with suite.case(f"hermes: the signer killed {when}: the call was made once"):
             room = hermes.call("read_room", id="general")
             expect("error" not in room, f"{room}")
@@ -208,6 +230,15 @@ def placeholder(suite, relay):
             expect("~/.hermes/.env" in log, f"the file is not named: {log!r}")
             expect_equal(relay.exchanges, [], "requests that reached the relay")
         hermes.ask("shutdown")
+    with suite.case("hermes: `tinyagent diagnose` says the same of such a key"):
+        done = subprocess.run(
+            [PROGRAM, "diagnose", "--relay", relay.url],
+            env={KEY_VARIABLE: "${%s}" % KEY_VARIABLE},
+            capture_output=True,
+            text=True,
+        )
+        expect_equal((done.returncode, done.stdout), (1, ""), "status and stdout")
+        expect(done.stderr in log, f"Hermes' log lacks {done.stderr!r}: {log!r}")
 
 
 def breaker(suite, relay, key):
@@ -249,6 +280,7 @@ def main():
         (whole_session, key),
         (read_only, key),
         (keepalive, key),
+        (ended_between_calls, key),
         (signer_killed, key, True),
         (signer_killed, key, False),
         (placeholder,),
