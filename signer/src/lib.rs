@@ -17,4 +17,5 @@ mod session;
 mod stdio;
 mod sys;
 
+pub use options::command;
 pub use run::main;

@@ -15,6 +15,18 @@ use crate::custody::name::{self, NameError};
 /// The variable that holds the key where `--key-env` does not name another (contract 1).
 const DEFAULT_KEY_ENV: &str = "TINY_PRIVATE_KEY";
 
+/// What `--help` says below the options; with it the help still fits a screen.
+const AFTER_HELP: &str = "\
+tinyagent starts this program by itself; start it yourself to run it under a user of its own, or to audit it.
+The options are the whole policy: no request can widen it.
+
+Example, a session for audits:
+  TINY_PRIVATE_KEY=nsec1… tinyagent-signer --stdio --relay https://relay.example
+
+Example, a service for the user 1000:
+  tinyagent-signer --socket /run/tinyagent/signer.sock --allow-uid 1000 \\
+    --key-file /etc/tinyagent/key --relay https://relay.example --allow-writes";
+
 /// What the program is asked to do.
 pub enum Task {
     /// Print a new key.
@@ -177,18 +189,28 @@ fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
     matches.get_one::<String>(name).map(String::as_str)
 }
 
-fn command() -> Command {
+/// The definition, from which help, manual pages and completions are made.
+pub fn command() -> Command {
     let policy = Command::new("policy")
         .about("Print the effective policy as JSON and exit; no key is read")
-        .args(policy_arguments());
+        .args(policy_arguments())
+        .after_help("Example:\n  tinyagent-signer policy --relay https://relay.example --allow-writes");
     let keygen = Command::new("keygen")
         .about("Print a new key as one JSON line; the only command that shows a secret");
     let verify_log = Command::new("verify-log")
         .about("Check an audit log with its rotated files and name the first broken line")
-        .arg(Arg::new("path").value_name("PATH").required(true).value_parser(value_parser!(PathBuf)));
+        .arg(
+            Arg::new("path")
+                .value_name("PATH")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("The log that --audit-log names"),
+        )
+        .after_help("Example:\n  tinyagent-signer verify-log /var/log/tinyagent/audit.jsonl");
     Command::new("tinyagent-signer")
         .version(VERSION)
         .about("Holds the agent's key and signs only what its policy approves")
+        .after_help(AFTER_HELP)
         .subcommands([policy, verify_log, keygen])
         .disable_help_subcommand(true)
         .args_conflicts_with_subcommands(true)
