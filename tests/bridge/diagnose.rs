@@ -318,7 +318,8 @@ fn a_rate_limit_says_to_retry_later_and_a_redirect_is_not_followed() {
     assert!(diagnosed(&relay_answering(Reply::http(Answer::new(429)))).advice.contains("retry later"));
     let other = Relay::start(Options::default());
     let told = diagnosed(&relay_answering(Reply::redirect(307, &format!("{}/manage/rpc", other.url()))));
-    assert!(told.advice.contains("307"), "{}", told.advice);
+    let (said, todo) = ("307", "give --relay the URL it leads to");
+    assert!(told.advice.contains(said) && told.advice.contains(todo), "{}", told.advice);
     assert_eq!(other.connections(), 0);
 }
 

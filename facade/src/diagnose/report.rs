@@ -1,6 +1,6 @@
 //! The report of a diagnosis, as `structuredContent` and as the command prints it (contract 7).
 
-use reqwest::StatusCode;
+use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -70,7 +70,8 @@ struct Hardening {
 #[derive(Debug, Serialize)]
 pub struct Report {
     relay: String,
-    pubkey: String,
+    /// The key's public half, in hex.
+    pub pubkey: String,
     /// Whether the relay answers.
     pub transport: Transport,
     /// Whether it accepts the signature.

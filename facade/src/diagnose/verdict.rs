@@ -1,6 +1,6 @@
 //! From the answer to the signed call to class, verdict and advice (contract 7's table).
 
-use reqwest::StatusCode;
+use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tinyagent_protocol::json::Json;
@@ -104,7 +104,8 @@ fn judge_answer(report: &mut Report, answer: &HttpAnswer) {
         },
         403 if names_members_only(&error) => {
             fail(report, Some(status), "authorization", &error);
-            decide(report, Verdict::NotAMember, membership_advice());
+            let advice = membership_advice(report);
+            decide(report, Verdict::NotAMember, advice);
         }
         401 | 403 => {
             fail(report, Some(status), "authorization", &error);
@@ -133,7 +134,17 @@ fn judge_answer(report: &mut Report, answer: &HttpAnswer) {
             fail(report, Some(status), "rate-limited", &error);
             decide(report, Verdict::Unreachable, "the relay limits the rate of requests; retry later".into());
         }
-        300..=499 => {
+        300..=399 => {
+            fail(report, Some(status), "protocol", &error);
+            decide(
+                report,
+                Verdict::Error,
+                format!(
+                    "the relay redirects ({error}), which is not followed; give --relay the URL it leads to"
+                ),
+            );
+        }
+        400..=499 => {
             fail(report, Some(status), "protocol", &error);
             decide(
                 report,
@@ -168,7 +179,8 @@ fn judge_result(report: &mut Report, result: Json<'_>) {
     report.state = Some(state.clone());
     report.missing = report.needs.as_ref().map(|needs| missing(needs, result));
     if report.member == Some(false) {
-        return decide(report, Verdict::NotAMember, membership_advice());
+        let advice = membership_advice(report);
+        return decide(report, Verdict::NotAMember, advice);
     }
     let lacks =
         report.missing.as_ref().filter(|missing| !(missing.rooms.is_empty() && missing.kinds.is_empty()));
@@ -209,8 +221,8 @@ fn missing(needs: &Needs, result: Json<'_>) -> Lists {
     lists
 }
 
-fn membership_advice() -> String {
-    "the relay does not know this key as a member; ask its owner to add the pubkey".into()
+fn membership_advice(report: &Report) -> String {
+    format!("the relay does not know this key as a member; ask its owner to add the pubkey {}", report.pubkey)
 }
 
 fn grant_advice(state: &str) -> &'static str {

@@ -6,6 +6,7 @@ when the parser gives exactly those keys and the program that it names serves un
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import tomllib
@@ -177,8 +178,22 @@ def options_survive(suite, host, read, key, relay, directory):
         expect(none_left(relay.url), "a process is left")
 
 
+def readme_agrees(suite):
+    """The entries that the README shows."""
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
+    with open(os.path.join(root, "README.md")) as file:
+        blocks = re.findall(r"^```(yaml|json)\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL)
+    shown = [(yaml.safe_load if kind == "yaml" else json.loads)(text) for kind, text in blocks]
+    for host, parse in (("hermes", yaml.safe_load), ("claude", json.loads), ("cursor", json.loads)):
+        with suite.case(f"configs {host}: the README shows what is printed"):
+            text = config(host, "--relay", "https://relay.example", "--allow-writes")
+            printed = parse(text.replace(PROGRAM, "/usr/local/bin/tinyagent"))
+            expect(printed in shown, f"the README lacks {printed}")
+
+
 def main():
     suite, key = Suite(), Key()
+    readme_agrees(suite)
     for host, read in HOSTS.items():
         with suite.section(f"configs {host}"), Relay() as relay, tempfile.TemporaryDirectory() as directory:
             entry_is_read_and_starts(suite, host, read, key, relay)
