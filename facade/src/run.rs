@@ -62,6 +62,8 @@ enum StartError {
     Version(String),
     #[error("the signer's policy is not the one it was given; install both programs from one build")]
     OtherPolicy,
+    #[error("the signer closed the connection; its log says why, mostly that it lacks --allow-uid {0}")]
+    Closed(u32),
     #[error("the signer serves the relay {0}; give --relay the same URL")]
     OtherRelay(String),
     #[error("the signer's policy exposes none of the tools asked for; see `tinyagent-signer policy`")]
@@ -215,7 +217,10 @@ fn narrowing(policy: &Policy) -> Narrow<'static> {
 fn ask(link: &SignerLink, request: Request<'_>) -> Result<Description, StartError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-            StartError::Signer("the signing process ended while it started".into())
+            match link.child {
+                Some(_) => StartError::Signer("the signing process ended while it started".into()),
+                None => StartError::Closed(nix::unistd::getuid().as_raw()),
+            }
         }
         _ => StartError::Signer(format!("the signing process does not answer: {error}")),
     };

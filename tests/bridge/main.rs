@@ -25,6 +25,7 @@ mod relay_requests;
 mod relay_status;
 mod relay_streams;
 mod results;
+mod separate_signer;
 mod sign_and_resubmit;
 mod support;
 mod table_fetches;
