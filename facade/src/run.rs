@@ -222,6 +222,10 @@ fn ask(link: &SignerLink, request: Request<'_>) -> Result<Description, StartErro
                 None => StartError::Closed(nix::unistd::getuid().as_raw()),
             }
         }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => StartError::Signer(format!(
+            "the signing process did not answer within {} s",
+            SIGNER_START_LIMIT.as_secs()
+        )),
         _ => StartError::Signer(format!("the signing process does not answer: {error}")),
     };
     let (request, _, tail) = Message { request, client: None }.pieces();

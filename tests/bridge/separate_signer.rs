@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -107,4 +107,16 @@ fn a_socket_that_is_missing_or_not_to_be_trusted_is_named_with_the_reason() {
     fs::set_permissions(&service.directory, fs::Permissions::from_mode(0o777)).expect("our directory");
     let line = at(&service.socket());
     assert!(line.ends_with("is not trusted: others than its owner can write to its directory"), "{line}");
+}
+
+#[test]
+fn a_socket_behind_which_nobody_answers_is_given_up_after_ten_seconds() {
+    let directory = std::env::temp_dir().join(format!("tinyagent-{}-silent", std::process::id()));
+    fs::create_dir(&directory).expect("a temporary directory");
+    let path = directory.join("signer.sock");
+    let _silent = UnixListener::bind(&path).expect("a free path");
+    let path = path.to_str().expect("a plain path");
+    let line = failure(&run(&["mcp", "--relay", RELAY, "--signer", path], &[]));
+    assert_eq!(line, "the signing process did not answer within 10 s");
+    fs::remove_dir_all(directory).expect("it was made");
 }
