@@ -29,6 +29,10 @@ TINY_PRIVATE_KEY=$("$scratch/bin/tinyagent" keygen | sed 's/.*"nsec":"\([^"]*\)"
 export TINY_PRIVATE_KEY
 check "a diagnosis of the development relay is ok" \
     sh -c "'$scratch/bin/tinyagent' diagnose --relay '$url' | grep -q '\"verdict\": \"ok\"'"
+check "the same in a few lines to read" \
+    sh -c "'$scratch/bin/tinyagent' diagnose --relay '$url' --human | grep -q '^ok: '"
+check "the entry for a host names the installed program" \
+    sh -c "'$scratch/bin/tinyagent' config hermes --relay '$url' --allow-writes 2>/dev/null | grep -q '$scratch/bin/tinyagent'"
 
 printf '%s\n' \
     '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"readme","version":"0"}}}' \
