@@ -152,9 +152,9 @@ page_is_complete() { # PAGE COMMAND…
 
 page_is_clean() { # PAGE
     gzip -dc "$1" >"$scratch/page"
-    LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings=all -l "$scratch/page" >"$scratch/shown" 2>"$scratch/warned"
-    cat "$scratch/warned"
-    [ ! -s "$scratch/warned" ] && grep -q '^NAME' "$scratch/shown"
+    LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 -Z "$scratch/page" 2>&1 >/dev/null | tee "$scratch/warned"
+    [ ! -s "$scratch/warned" ]
+    LC_ALL=C.UTF-8 MANWIDTH=80 man -l "$scratch/page" | grep '^NAME'
 }
 
 bash_offers() { # FILE WANTED WORD…
@@ -359,9 +359,10 @@ fi
 
 unset SOURCE_DATE_EPOCH
 cargo build --locked --quiet --package tinyagent-relay
+: >"$scratch/relay"
 "$target/debug/tinyagent-relay" >"$scratch/relay" &
 relay_pid=$!
-while ! grep -q url "$scratch/relay"; do sleep 0.05; done
+while ! grep -q url "$scratch/relay" && kill -0 "$relay_pid"; do sleep 0.05; done
 url=$(sed 's/.*"url":"\([^"]*\)".*/\1/' "$scratch/relay")
 
 as_root=(env)

@@ -17,13 +17,11 @@ const DEFAULT_KEY_ENV: &str = "TINY_PRIVATE_KEY";
 
 /// What `--help` says below the options; with it the help still fits a screen.
 const AFTER_HELP: &str = "\
-tinyagent starts this program by itself; start it yourself to run it under a user of its own, or to audit it.
-The options are the whole policy: no request can widen it.
+tinyagent starts this program by itself; start it yourself to audit it, or to run
+it under a user of its own. Its options are the whole policy: no request widens it.
 
-Example, a session for audits:
+Examples:
   TINY_PRIVATE_KEY=nsec1… tinyagent-signer --stdio --relay https://relay.example
-
-Example, a service for the user 1000:
   tinyagent-signer --socket /run/tinyagent/signer.sock --allow-uid 1000 \\
     --key-file /etc/tinyagent/key --relay https://relay.example --allow-writes";
 
@@ -223,29 +221,21 @@ pub fn command() -> Command {
                 .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            option("allow-uid", "UID", "With --socket: a user who may connect, beside this one; repeatable")
+            option("allow-uid", "UID", "With --socket: another user who may connect; repeatable")
                 .value_parser(value_parser!(u32))
                 .action(ArgAction::Append)
                 .requires("socket"),
         )
         .arg(option("key-env", "NAME", "The variable that holds the key [default: TINY_PRIVATE_KEY]"))
         .arg(
-            option(
-                "key-file",
-                "PATH",
-                "The file that holds the key; its owner's alone, or a systemd credential",
-            )
-            .value_parser(value_parser!(PathBuf))
-            .conflicts_with("key-env"),
+            option("key-file", "PATH", "The file that holds the key: mode 0600, or a systemd credential")
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with("key-env"),
         )
         .args(policy_arguments())
         .arg(
-            option(
-                "audit-log",
-                "PATH",
-                "Record each decision here before it takes effect; never any content",
-            )
-            .value_parser(value_parser!(PathBuf)),
+            option("audit-log", "PATH", "Record each decision here before it takes effect, no content")
+                .value_parser(value_parser!(PathBuf)),
         )
         .arg(
             option("parent", "PID", "With --inherited: end when this process ends")
