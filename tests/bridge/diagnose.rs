@@ -236,6 +236,29 @@ fn a_relay_that_hangs_closes_or_is_not_there_is_unreachable() {
 }
 
 #[test]
+fn a_report_for_people_is_a_few_lines_that_end_with_what_to_do() {
+    let relay = Relay::start(Options::default());
+    let said = |url: &str| {
+        let output = run(&["diagnose", "--relay", url, "--human"], &[(KEY_VARIABLE, KEY)]);
+        assert_eq!(output.stderr, b"");
+        (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
+    };
+    let url = relay.url();
+    let (status, text) = said(&url);
+    assert!(status == Some(0) && text.lines().count() < 24, "{text}");
+    assert!(text.contains(&format!("key        {PUBKEY}\nreachable  ok\nsignature  ok\n")), "{text}");
+    assert!(text.lines().last().is_some_and(|line| line.starts_with("ok: ")), "{text}");
+    drop(relay);
+    let (status, text) = said(&url);
+    assert_eq!(status, Some(3));
+    assert!(
+        text.contains("\nreachable  no: cannot connect to ") && text.contains("\nsignature  not tried\n"),
+        "{text}"
+    );
+    assert!(text.lines().last().is_some_and(|line| line.starts_with("unreachable: ")), "{text}");
+}
+
+#[test]
 fn case_124_each_answer_to_the_signed_call_has_its_class_and_verdict() {
     let error = |status: u16, text: &str| Reply::json(status, &json!({"error": text}).to_string());
     let bare = |status: u16| Reply::http(Answer::new(status));

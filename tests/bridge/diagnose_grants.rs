@@ -13,6 +13,11 @@ fn a_key_that_is_no_member_is_told_so() {
         let relay = Relay::start(Options { membership, grants_enforced: true, ..Options::default() });
         let told = diagnosed(&relay);
         assert_eq!(told.verdict, "not-a-member", "{membership:?}");
+        assert!(
+            told.advice.ends_with(&format!("ask its owner to add the pubkey {PUBKEY}")),
+            "{}",
+            told.advice
+        );
         relay.set_role(PUBKEY, Role::Agent);
         assert_eq!(diagnosed(&relay).verdict, "needs-grant");
         relay.set_role(PUBKEY, Role::Moderator);
