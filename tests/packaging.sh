@@ -67,8 +67,6 @@ have() {
     command -v "$1" >/dev/null
 }
 
-# --- the package -------------------------------------------------------------------------------------------
-
 is_one_version_and_licence() {
     local said version
     said=$(cargo metadata --no-deps --offline --locked --format-version=1)
@@ -136,8 +134,6 @@ dependencies_are_those_of_shlibdeps() {
     dpkg-deb --field "$package" Depends | diff "$scratch/computed" -
 }
 
-# --- manual pages, completions, units ----------------------------------------------------------------------
-
 # Each option of a command's help is in its page, and each subcommand has one.
 page_is_complete() { # PAGE COMMAND…
     local page=$1 option
@@ -185,8 +181,6 @@ users_are_made() {
     grep '^tinyagent-signer:' "$scratch/system/etc/passwd"
     grep '^tinyagent:' "$scratch/system/etc/group"
 }
-
-# --- installing, using, removing ---------------------------------------------------------------------------
 
 # Below a folder of its own; there only files are laid out, so that what the package depends on is not asked.
 below_folder() { # ARGUMENTS OF DPKG…
@@ -256,8 +250,6 @@ try_installed() {
     fi
 }
 
-# --- make install ------------------------------------------------------------------------------------------
-
 make_installs() {
     # With no cargo: what is built is not built again.
     make --silent install DESTDIR="$scratch/make" CARGO=false
@@ -282,8 +274,6 @@ make_uninstalls() {
     # Twice does no harm.
     make --silent uninstall DESTDIR="$scratch/make"
 }
-
-# -----------------------------------------------------------------------------------------------------------
 
 for tool in make dpkg-deb readelf; do
     if ! have "$tool"; then
