@@ -141,7 +141,7 @@ fn the_built_programs_hold_none_of_each_other_s_code() {
         assert!(holds(&signer, name) || !has_symbols(&signer), "control: {name} is not in the signer");
     }
     assert!(holds(&signer, "secp256k1"), "control: the signer signs");
-    for name in ["tokio", "hyper", "reqwest", "rustls", "ring_core", "tinyagent_facade"] {
+    for name in ["tokio", "hyper", "hyper_util", "rustls", "ring_core", "tinyagent_facade"] {
         assert!(!holds(&signer, name), "{name} is in the signer");
         assert!(holds(&facade, name) || !has_symbols(&facade), "control: {name} is not in the facade");
     }

@@ -83,7 +83,8 @@ impl HostResult {
     /// # Errors
     /// [`ResultError`].
     pub fn of_clean(json: Json<'_>, bytes: &Bytes) -> Result<Self, ResultError> {
-        let content = match json.get("content") {
+        let [content, structured, is_error] = json.fields(["content", "structuredContent", "isError"]).values;
+        let content = match content {
             None => Vec::new(),
             Some(content) if content.is_array() => content
                 .elements()
@@ -92,9 +93,9 @@ impl HostResult {
                 .ok_or(ResultError::Content)?,
             Some(_) => return Err(ResultError::Content),
         };
-        let structured = json.get("structuredContent").filter(|value| value.is_object());
+        let structured = structured.filter(|value| value.is_object());
         let structured = structured.map(|value| bytes.slice_ref(value.text().as_bytes()));
-        let mut result = Self { content, structured, is_error: json.get("isError").and_then(Json::as_bool) };
+        let mut result = Self { content, structured, is_error: is_error.and_then(Json::as_bool) };
         if result.is_error == Some(true) {
             result.mark_permission();
         }

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep};
 
 use tinyagent_protocol::event::{PublicKey, SignedEvent};
 use tinyagent_protocol::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
@@ -107,10 +108,17 @@ impl Signer {
     /// # Errors
     /// [`SignerError`].
     pub async fn proof(&self, message: &Message<'_>, line: &Bytes) -> Result<String, SignerError> {
-        match self.ask(message, line).await? {
-            Answer::Proof { authorization } => Ok(authorization),
-            other => Err(unexpected(other)),
-        }
+        proof(self.ask(message, line).await?)
+    }
+
+    /// Asks for a proof that is awaited later.
+    ///
+    /// # Errors
+    /// [`SignerError`], also where too many exchanges wait.
+    pub fn proof_ahead(&self, message: &Message<'_>, line: &Bytes) -> Result<ProofAhead, SignerError> {
+        let (job, answer) = Job::new(message, line)?;
+        self.jobs.try_send(job).map_err(|_| SignerError::Gone)?;
+        Ok(ProofAhead(answer))
     }
 
     /// Asks for a template's event and the proof of its submission.
@@ -141,6 +149,27 @@ impl Signer {
     /// # Errors
     /// [`SignerError::Gone`].
     pub async fn ask(&self, message: &Message<'_>, line: &Bytes) -> Result<Answer, SignerError> {
+        let (job, answer) = Job::new(message, line)?;
+        self.jobs.send(job).await.map_err(|_| SignerError::Gone)?;
+        answer.await.map_err(|_| SignerError::Gone)
+    }
+}
+
+/// A proof on its way. Dropped, it is nobody's.
+pub struct ProofAhead(oneshot::Receiver<Answer>);
+
+impl ProofAhead {
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// [`SignerError`].
+    pub async fn wait(self) -> Result<String, SignerError> {
+        proof(self.0.await.map_err(|_| SignerError::Gone)?)
+    }
+}
+
+impl Job {
+    fn new(message: &Message<'_>, line: &Bytes) -> Result<(Self, oneshot::Receiver<Answer>), SignerError> {
         let (head, arguments, tail) = message.pieces();
         let length = head.len() + arguments.len() + tail.len();
         let header = frame::header(length, MAX_REQUEST_BYTES).map_err(|error| {
@@ -157,8 +186,14 @@ impl Signer {
             (line.slice_ref(arguments.as_bytes()), tail.into_bytes())
         };
         let (reply, answer) = oneshot::channel();
-        self.jobs.send(Job { frame, arguments, tail, reply }).await.map_err(|_| SignerError::Gone)?;
-        answer.await.map_err(|_| SignerError::Gone)
+        Ok((Self { frame, arguments, tail, reply }, answer))
+    }
+}
+
+fn proof(answer: Answer) -> Result<String, SignerError> {
+    match answer {
+        Answer::Proof { authorization } => Ok(authorization),
+        other => Err(unexpected(other)),
     }
 }
 
@@ -182,6 +217,7 @@ fn is_of(signed: &SignedEvent, template: &Template, pubkey: PublicKey) -> bool {
 
 /// Runs until the signer is gone, breaks the protocol, or is no longer wanted.
 async fn exchange_all(mut stream: UnixStream, mut jobs: mpsc::Receiver<Job>) {
+    let mut watchdog = Watchdog::new();
     loop {
         let job = tokio::select! {
             biased;
@@ -197,10 +233,44 @@ async fn exchange_all(mut stream: UnixStream, mut jobs: mpsc::Receiver<Job>) {
             write_frame(&mut stream, &job).await?;
             read_frame(&mut stream).await
         };
-        let Ok(Ok(frame)) = timeout(ANSWER_LIMIT, exchange).await else { return };
+        let Some(Ok(frame)) = watchdog.bound(exchange).await else { return };
         let Ok(answer) = Answer::parse(&frame) else { return };
         // The asker may have been cancelled; its answer is then nobody's.
         let _ = job.reply.send(answer);
+    }
+}
+
+/// Bounds each exchange by [`ANSWER_LIMIT`]. Its one timer is set anew only when it has run out: a timer
+/// that ends before all others costs the runtime a system call, and here that would be one for each call.
+struct Watchdog {
+    timer: Pin<Box<Sleep>>,
+    has_run_out: bool,
+}
+
+impl Watchdog {
+    fn new() -> Self {
+        Self { timer: Box::pin(sleep(ANSWER_LIMIT)), has_run_out: false }
+    }
+
+    /// The outcome, or none where it took too long.
+    async fn bound<T>(&mut self, exchange: impl Future<Output = T>) -> Option<T> {
+        let deadline = Instant::now() + ANSWER_LIMIT;
+        tokio::select! {
+            biased;
+            outcome = exchange => Some(outcome),
+            () = self.reach(deadline) => None,
+        }
+    }
+
+    async fn reach(&mut self, deadline: Instant) {
+        while Instant::now() < deadline {
+            if self.has_run_out {
+                self.timer.as_mut().reset(deadline);
+                self.has_run_out = false;
+            }
+            self.timer.as_mut().await;
+            self.has_run_out = true;
+        }
     }
 }
 

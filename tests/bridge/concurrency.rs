@@ -58,6 +58,23 @@ fn calls_reach_the_relay_one_at_a_time_in_order_of_arrival() {
     assert_eq!(most.load(Ordering::SeqCst), 1);
 }
 
+/// The proof of a call that waits is asked for while the relay answers the call before it.
+#[test]
+fn a_call_that_waited_long_behind_another_comes_with_a_proof_of_its_own_time() {
+    let (relay, gate) = holding();
+    let mut host = Host::start(&relay);
+    let calls = ["list_rooms", "list_jobs", "list_jobs"].map(|tool| host.begin_call(tool, "{}"));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    std::thread::sleep(Duration::from_millis(3100));
+    gate.open();
+    for call in calls {
+        assert_answered(&host.answer(call));
+    }
+    let made: Vec<u64> =
+        relay.posts().iter().map(|post| post.proof.as_ref().expect("a proof").created_at).collect();
+    assert!(made[1] >= made[0] + 3 && made[2] >= made[1], "{made:?}");
+}
+
 #[test]
 fn the_table_and_the_diagnosis_do_not_wait_behind_a_call() {
     let (relay, gate) = holding();

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, raise};
+use tinyagent_facade::relay::client::RelayClient;
+use tinyagent_facade::relay::tls::Roots;
+use tinyagent_protocol::relay_url::RelayUrl;
+use tokio::runtime::LocalOptions;
 
 type Outcome = Result<(), String>;
 
@@ -55,16 +59,16 @@ fn runtime() -> Outcome {
 
 /// By the facade's own HTTP client, which resolves the name on another thread.
 fn request(port: u16) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let url = format!("http://localhost:{port}");
+    let relay = RelayUrl::parse(&url).map_err(|error| error.to_string())?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let runtime = runtime.map_err(|error| error.to_string())?;
-    // Refused only where one is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     runtime.block_on(async {
-        let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().build();
-        let client = client.map_err(|error| format!("{error:?}"))?;
-        let answer = client.get(format!("http://localhost:{port}/")).send().await;
-        let answer = answer.map_err(|error| format!("{error:?}"))?;
-        if answer.status().as_u16() == 204 { Ok(()) } else { Err(answer.status().to_string()) }
+        let client = RelayClient::new(&relay, None, Roots::Unneeded);
+        let answer = client.get(&format!("{url}/"), "*/*", Duration::from_secs(20)).await;
+        let answer = answer.map_err(|none| none.detail)?;
+        if answer.status.as_u16() == 204 { Ok(()) } else { Err(answer.status.to_string()) }
     })
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::header::{DATE, HeaderMap};
+use hyper::header::{DATE, HeaderMap};
 use tokio::time::Instant;
 
 use tinyagent_protocol::body::Endpoint;
@@ -15,7 +15,8 @@ use super::Needs;
 use super::report::Transport;
 use crate::bridge::Bridge;
 use crate::relay::answer::shown_status;
-use crate::relay::client::{HttpAnswer, Post, RequestBody};
+use crate::relay::body::RequestBody;
+use crate::relay::client::{HttpAnswer, Post};
 
 /// The bound on each readiness probe (contract 7).
 const PROBE_LIMIT: Duration = Duration::from_secs(10);

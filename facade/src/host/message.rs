@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tinyagent_protocol::json::Json;
+use tinyagent_protocol::json::{Fields, Json};
 
 /// The longest id that is echoed, in bytes. Hosts use numbers and short strings.
 const MAX_ID_BYTES: usize = 64 << 10;
@@ -93,12 +93,12 @@ impl<'a> Message<'a> {
             Ok(_) => return invalid(None, PARSE_ERROR, "Parse error: a message is one JSON object"),
             Err(error) => return invalid(None, PARSE_ERROR, format!("Parse error: {error}")),
         };
-        let has_method = json.get("method").is_some();
-        if !has_method && json.members().any(|(key, _)| key == "result" || key == "error") {
+        let Fields { values: [id, version, method, params], repeated } =
+            json.fields(["id", "jsonrpc", "method", "params"]);
+        if method.is_none() && json.members().any(|(key, _)| key == "result" || key == "error") {
             return Message::Response;
         }
-        let repeated = json.repeated_key();
-        let raw_id = json.get("id").filter(|_| repeated.as_deref() != Some("id"));
+        let raw_id = id.filter(|_| repeated.as_deref() != Some("id"));
         let id = raw_id.and_then(Id::new);
         if let Some(key) = repeated {
             let key = tinyagent_protocol::policy::shown(&key);
@@ -107,13 +107,12 @@ impl<'a> Message<'a> {
         if raw_id.is_some() && id.is_none() {
             return invalid(None, INVALID_REQUEST, "Invalid Request: id must be a string or a number");
         }
-        if json.get("jsonrpc").and_then(Json::as_str).as_deref() != Some("2.0") {
+        if version.and_then(Json::as_str).as_deref() != Some("2.0") {
             return invalid(id, INVALID_REQUEST, "Invalid Request: jsonrpc must be \"2.0\"");
         }
-        let Some(method) = json.get("method").and_then(Json::as_str) else {
+        let Some(method) = method.and_then(Json::as_str) else {
             return invalid(id, INVALID_REQUEST, "Invalid Request: method must be a string");
         };
-        let params = json.get("params");
         let Some(id) = id else { return Message::Notification { method, params } };
         if let Some(key) = params.and_then(Json::repeated_key) {
             let key = tinyagent_protocol::policy::shown(&key);

@@ -6,10 +6,10 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::StatusCode;
-use reqwest::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
+use hyper::StatusCode;
+use hyper::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
 use tinyagent_protocol::body::RELAY_PROTOCOL_VERSION;
-use tinyagent_protocol::json::{Json, Traits};
+use tinyagent_protocol::json::{Fields, Json, Traits};
 
 use super::client::HttpAnswer;
 use crate::failure::{Failure, one_line};
@@ -130,24 +130,26 @@ fn read_ok(answer: HttpAnswer, id: u64) -> Result<RelayResult, Unanswered> {
     if !json.is_object() {
         return Err(invalid("not one JSON object"));
     }
-    if json.repeated_key().is_some() {
+    let Fields { values: [version, result, error, answered], repeated } =
+        json.fields(["jsonrpc", "result", "error", "id"]);
+    if repeated.is_some() {
         return Err(invalid("a key is repeated"));
     }
-    if json.get("jsonrpc").and_then(Json::as_str).as_deref() != Some("2.0") {
+    if version.and_then(Json::as_str).as_deref() != Some("2.0") {
         return Err(invalid("not JSON-RPC 2.0"));
     }
-    let (result, error, answered) = (json.get("result"), json.get("error"), json.get("id"));
     let ours = answered.is_some_and(|answered| answered.as_u64() == Some(id));
     match (result, error) {
         (Some(result), None) if ours => {
             if !result.is_object() {
                 return Err(invalid("the result is no object"));
             }
-            if result.repeated_key().is_some() {
+            let Fields { values: [kind], repeated } = result.fields(["resultType"]);
+            if repeated.is_some() {
                 return Err(invalid("a key of the result is repeated"));
             }
             // The revision's other types ask for something that no host of an earlier one can give.
-            let kind = result.get("resultType").filter(|kind| kind.as_str().as_deref() != Some("complete"));
+            let kind = kind.filter(|kind| kind.as_str().as_deref() != Some("complete"));
             if let Some(kind) = kind {
                 let kind = one_line(kind.text());
                 let text =

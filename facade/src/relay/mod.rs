@@ -4,7 +4,10 @@
 //! or as one of the contract's failures.
 
 pub mod answer;
+pub mod body;
 pub mod client;
+pub mod connection;
 pub mod headers;
-pub mod network;
+pub mod proxy;
 pub mod sse;
+pub mod tls;

@@ -121,11 +121,11 @@ impl CallQueue {
     /// Appends a call.
     ///
     /// # Errors
-    /// The call itself, where too many or too large ones wait.
-    pub fn push(&self, call: QueuedCall) -> Result<(), QueuedCall> {
+    /// The request to answer, where too many or too large calls wait.
+    pub fn push(&self, call: QueuedCall) -> Result<(), Rc<Pending>> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= MAX_WAITING || !self.reserve(call.call.arguments.len()) {
-            return Err(call);
+            return Err(call.pending);
         }
         waiting.push_back(call);
         self.arrived.notify_one();
@@ -149,6 +149,18 @@ impl CallQueue {
                 return call;
             }
             self.arrived.notified().await;
+        }
+    }
+
+    /// Whether a call waits.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.borrow().is_empty()
+    }
+
+    /// Looks at the next call that waits, which stays in its place.
+    pub fn with_next(&self, look: impl FnOnce(&QueuedCall)) {
+        if let Some(next) = self.waiting.borrow().front() {
+            look(next);
         }
     }
 

@@ -4,6 +4,7 @@
 //! task of its own on this thread. Each task ends in an answer, also where it panics.
 
 pub mod calls;
+mod panics;
 pub mod run;
 pub mod table;
 
@@ -19,19 +20,22 @@ use tracing::{debug, info};
 
 use tinyagent_protocol::VERSION;
 use tinyagent_protocol::body::RELAY_PROTOCOL_VERSION;
+use tinyagent_protocol::catalog::Tool;
 use tinyagent_protocol::json::Json;
 use tinyagent_protocol::label;
 use tinyagent_protocol::policy::shown;
 
-use crate::bridge::{Bridge, HostCall};
+use crate::bridge::{Bridge, HostCall, Surroundings};
 use crate::diagnose::{self, Diagnosis};
 use crate::failure::Failure;
 use crate::host;
 use crate::host::message::{self, Id, Message};
 use crate::host::output::Output;
 use crate::relay::answer::Hint;
+use crate::relay::headers::HeaderParameter;
 use crate::result::{HostResult, push_host_string};
 use calls::{CallQueue, Pending, PendingRequests, QueuedCall};
+use panics::unless_it_panics;
 use table::Table;
 
 /// The host revisions that are spoken, and the one for every other wish (contract 2).
@@ -53,8 +57,11 @@ pub enum Era {
 
 impl Era {
     fn of(params: Option<Json<'_>>) -> Self {
-        let named = params
-            .and_then(|params| params.get("_meta")?.get("io.modelcontextprotocol/protocolVersion")?.as_str());
+        Self::named_in(params.and_then(|params| params.get("_meta")))
+    }
+
+    fn named_in(meta: Option<Json<'_>>) -> Self {
+        let named = meta.and_then(|meta| meta.get("io.modelcontextprotocol/protocolVersion")?.as_str());
         if named.as_deref() == Some(RELAY_PROTOCOL_VERSION) { Self::Stateless } else { Self::Handshake }
     }
 }
@@ -153,7 +160,7 @@ impl Server {
             // A panic while loading leaves the table as it was; the list is answered all the same.
             let _ = spawn_local(async move { loading.table.ensure().await }).await;
             server.output.room().await;
-            server.answer(&pending, STATELESS_LIST, table::pieces(server.table.listing()));
+            server.answer(&pending, STATELESS_LIST, vec![server.table.listing().into()]);
         });
     }
 
@@ -162,26 +169,28 @@ impl Server {
         let Some(params) = params.filter(|params| params.is_object()) else {
             return invalid("Invalid params: params must be an object");
         };
-        let Some(name) = params.get("name").and_then(Json::as_str).filter(|name| !name.is_empty()) else {
+        let [name, arguments, meta] = params.fields(["name", "arguments", "_meta"]).values;
+        let Some(name) = name.and_then(Json::as_str).filter(|name| !name.is_empty()) else {
             return invalid("Invalid params: name must be a non-empty string");
         };
-        let arguments = match params.get("arguments") {
+        let era = Era::named_in(meta);
+        let arguments = match arguments {
             None => Bytes::new(),
             Some(arguments) if arguments.is_null() => Bytes::new(),
             Some(arguments) if arguments.is_object() => kept_apart(line, arguments.text()),
             Some(_) => return invalid("Invalid params: arguments must be an object"),
         };
         if name == diagnose::TOOL_NAME {
-            return self.diagnose(id, Era::of(Some(params)), arguments);
+            return self.diagnose(id, era, arguments);
         }
         let Some(tool) = self.bridge.policy.exposed_tool(&name) else {
             return invalid(&format!("Unknown tool: {}", shown(&name)));
         };
-        let Some(pending) = self.begin(id, Era::of(Some(params))) else { return };
+        let Some(pending) = self.begin(id, era) else { return };
         let call = HostCall::new(tool, arguments);
         let deadline = Instant::now() + self.call_limit;
-        if let Err(refused) = self.queue.push(QueuedCall { pending, call, deadline }) {
-            self.refuse_to_wait(&refused.pending);
+        if let Err(pending) = self.queue.push(QueuedCall { pending, call, deadline }) {
+            self.refuse_to_wait(&pending);
         }
     }
 
@@ -227,12 +236,8 @@ impl Server {
             let QueuedCall { pending, call, deadline } = self.queue.next().await;
             self.output.room().await;
             let argument_bytes = call.arguments.len();
-            let server = self.clone();
-            let calling = spawn_local(async move { server.forward(call, deadline).await });
-            let (result, follow_up) = match calling.await {
-                Ok(done) => done,
-                Err(_) => (HostResult::error(INTERNAL_ERROR), false),
-            };
+            let forwarded = unless_it_panics(self.forward(call, deadline)).await;
+            let (result, follow_up) = forwarded.unwrap_or_else(|| (HostResult::error(INTERNAL_ERROR), false));
             self.queue.done(argument_bytes);
             self.answer(&pending, STATELESS_RESULT, result.into_pieces());
             if follow_up && self.table.is_wanted() {
@@ -250,7 +255,7 @@ impl Server {
         }
         let outcome = tokio::select! {
             biased;
-            outcome = self.bridge.call(&call, deadline, &self.table) => outcome,
+            outcome = self.bridge.call(&call, deadline, self) => outcome,
             () = self.bridge.signer.gone() => Err(call.signer_ended().into()),
         };
         let spent = began.elapsed().as_millis();
@@ -298,6 +303,24 @@ impl Server {
         push_host_string(&mut line, message);
         line.push_str("}}");
         self.output.send([line.into()]);
+    }
+}
+
+impl Surroundings for Server {
+    fn headers_of(&self, tool: &'static Tool) -> Vec<HeaderParameter> {
+        self.table.headers_of(tool)
+    }
+
+    async fn refresh(&self, deadline: Instant) {
+        self.table.refresh(deadline).await;
+    }
+
+    fn has_next(&self) -> bool {
+        self.queue.has_waiting()
+    }
+
+    fn prepare_next(&self) {
+        self.queue.with_next(|next| self.bridge.ask_ahead(&next.call));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The life of the server: from the first line of the host to the last answer.
 
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -66,14 +67,16 @@ pub async fn serve(server: Rc<Server>) -> io::Result<i32> {
 }
 
 async fn serve_lines(server: &Rc<Server>, input: &mut Input, signals: &mut Signals) -> End {
+    let mut output_closed = pin!(server.output.closed());
+    let mut signaled = pin!(signals.any());
+    let mut signer_is_done = pin!(async {
+        server.bridge.signer.gone().await;
+        server.pending.empty().await;
+    });
     loop {
         if server.output.is_closed() {
             return End::Output;
         }
-        let signer_is_done = async {
-            server.bridge.signer.gone().await;
-            server.pending.empty().await;
-        };
         tokio::select! {
             biased;
             line = next_line(server, input) => match line {
@@ -91,12 +94,12 @@ async fn serve_lines(server: &Rc<Server>, input: &mut Input, signals: &mut Signa
                 }
                 Line::End => return End::Input,
             },
-            () = server.output.closed() => return End::Output,
-            () = signals.any() => {
+            () = &mut output_closed => return End::Output,
+            () = &mut signaled => {
                 info!("ended by a signal");
                 return End::Signal;
             }
-            () = signer_is_done => return End::Signer,
+            () = &mut signer_is_done => return End::Signer,
         }
     }
 }

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
@@ -18,7 +17,7 @@ use tinyagent_protocol::json::Json;
 use tinyagent_protocol::message::MAX_CURSOR_BYTES;
 use tinyagent_protocol::policy::shown;
 
-use crate::bridge::{Bridge, HeaderSource};
+use crate::bridge::Bridge;
 use crate::failure::Failure;
 use crate::relay::headers::{self, HeaderParameter};
 use crate::result::clean;
@@ -61,6 +60,19 @@ impl Table {
     /// Whether the next answered call should be followed by a load.
     pub fn is_wanted(&self) -> bool {
         self.wanted.get()
+    }
+
+    /// The headers that a tool's schema is known to ask for.
+    pub fn headers_of(&self, tool: &'static Tool) -> Vec<HeaderParameter> {
+        let entries = self.entries.borrow();
+        let entry = entries.as_ref().and_then(|entries| entries.get(tool.name)?.as_ref());
+        entry.map(|entry| entry.headers.clone()).unwrap_or_default()
+    }
+
+    /// Fetches the table anew, for at most as long as the call that needs it may still take.
+    pub async fn refresh(&self, deadline: Instant) {
+        self.mark_stale();
+        self.load(deadline.min(Instant::now() + LOAD_LIMIT)).await;
     }
 
     /// Notes that the relay did not know a tool of this table.
@@ -214,22 +226,4 @@ fn are_annotations(annotations: Json<'_>) -> bool {
 fn with_type(schema: Json<'_>) -> String {
     let comma = if schema.members().next().is_some() { "," } else { "" };
     format!("{{\"type\":\"object\"{comma}{}", &schema.text()[1..])
-}
-
-impl HeaderSource for Table {
-    fn of(&self, tool: &'static Tool) -> Vec<HeaderParameter> {
-        let entries = self.entries.borrow();
-        let entry = entries.as_ref().and_then(|entries| entries.get(tool.name)?.as_ref());
-        entry.map(|entry| entry.headers.clone()).unwrap_or_default()
-    }
-
-    async fn refresh(&self, deadline: Instant) {
-        self.mark_stale();
-        self.load(deadline.min(Instant::now() + LOAD_LIMIT)).await;
-    }
-}
-
-/// A tools/list answer's pieces.
-pub fn pieces(listing: String) -> Vec<Bytes> {
-    vec![listing.into()]
 }

@@ -160,16 +160,45 @@ impl<'a> Json<'a> {
         self.members().find(|(k, _)| k == key).map(|(_, v)| v)
     }
 
+    /// The members with these keys, found in one pass; none for any other value than an object.
+    pub fn fields<const N: usize>(self, keys: [&str; N]) -> Fields<'a, N> {
+        let mut fields = Fields { values: [None; N], repeated: None };
+        let (mut seen, mut count) = ([""; FEW_KEYS], 0);
+        for (key, value) in self.members() {
+            if let Some(at) = keys.iter().position(|wanted| *wanted == key) {
+                fields.values[at].get_or_insert(value);
+            }
+            match key {
+                Cow::Borrowed(key) if count < FEW_KEYS => {
+                    if fields.repeated.is_none() && seen[..count].contains(&key) {
+                        fields.repeated = Some(Cow::Borrowed(key));
+                    }
+                    seen[count] = key;
+                }
+                // Many keys, or one that was written with escapes: compared apart, below.
+                _ => count = FEW_KEYS,
+            }
+            count += 1;
+        }
+        if count > FEW_KEYS {
+            let mut seen = HashSet::new();
+            fields.repeated = self.members().map(|(key, _)| key).find(|key| !seen.insert(key.clone()));
+        }
+        fields
+    }
+
     /// The first key that an object repeats, keys compared as characters.
     pub fn repeated_key(self) -> Option<Cow<'a, str>> {
-        let keys: Vec<Cow<'a, str>> = self.members().map(|(key, _)| key).collect();
-        if keys.len() <= FEW_KEYS {
-            let repeated = (1..keys.len()).find(|at| keys[..*at].contains(&keys[*at]))?;
-            return keys.into_iter().nth(repeated);
-        }
-        let mut seen = HashSet::with_capacity(keys.len());
-        keys.into_iter().find(|key| !seen.insert(key.clone()))
+        self.fields([]).repeated
     }
+}
+
+/// The members of an object that a reader asked for.
+pub struct Fields<'a, const N: usize> {
+    /// The first value of each key, in the order of asking.
+    pub values: [Option<Json<'a>>; N],
+    /// The first key that the object repeats, keys compared as characters.
+    pub repeated: Option<Cow<'a, str>>,
 }
 
 /// Iterates over an object's members as decoded key and value.

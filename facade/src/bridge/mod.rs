@@ -3,6 +3,9 @@
 //! The bridge has what every forwarded request needs and nothing of the host. It never sends a request
 //! twice, but for the three cases that contract 4 names, each with a new id and a new proof.
 
+mod failures;
+mod host_call;
+
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,17 +18,19 @@ use tracing::debug;
 use tinyagent_protocol::body::Endpoint;
 use tinyagent_protocol::catalog::{Access, Tool};
 use tinyagent_protocol::event::PublicKey;
-use tinyagent_protocol::json::Json;
 use tinyagent_protocol::message::{Arguments, CallTool, ListTools, Message, Publish, Request};
-use tinyagent_protocol::policy::{Policy, Refusal, Rule};
+use tinyagent_protocol::policy::{Policy, Rule};
 use tinyagent_protocol::template::{Recognized, Template};
+
+pub use host_call::{HostCall, Surroundings};
 
 use crate::failure::Failure;
 use crate::relay::answer::{self, Hint, RelayResult, Unanswered};
-use crate::relay::client::{NoAnswer, Post, RelayClient, RequestBody};
-use crate::relay::headers::HeaderParameter;
-use crate::result::{HostResult, ResultError, clean};
+use crate::relay::body::RequestBody;
+use crate::relay::client::{NoAnswer, Post, RelayClient};
+use crate::result::{HostResult, clean};
 use crate::signer::{Signer, SignerError};
+use failures::{of_a_call, refused, refused_template, result_failure, signer_failure, unexpected_again};
 
 /// What every forwarded request needs.
 pub struct Bridge {
@@ -40,71 +45,6 @@ pub struct Bridge {
     /// The client's own name for itself, as `initialize` gave it.
     pub client: RefCell<Option<Rc<str>>>,
     next_id: Cell<u64>,
-}
-
-/// A call of an exposed tool, as the host made it.
-pub struct HostCall {
-    /// The tool.
-    pub tool: &'static Tool,
-    /// The arguments as the host wrote them; empty where it gave none.
-    pub arguments: Bytes,
-    progress: Progress,
-}
-
-/// How far a call has come, for an answer that cannot wait for the relay's.
-#[derive(Default)]
-struct Progress {
-    /// A request is on its way and not answered.
-    posted: Cell<bool>,
-    /// The event that was sent.
-    event: RefCell<Option<String>>,
-}
-
-impl HostCall {
-    /// A call that has not begun.
-    pub fn new(tool: &'static Tool, arguments: Bytes) -> Self {
-        Self { tool, arguments, progress: Progress::default() }
-    }
-
-    /// What the host sees where the signer ends while the relay is waited for: the process is about to
-    /// end too, so nobody would be left to hear the relay's answer.
-    pub fn signer_ended(&self) -> Failure {
-        let event = self.progress.event.borrow();
-        Failure::Signer(match (self.tool.access, self.progress.posted.get(), &*event) {
-            (Access::Write, true, Some(event)) => {
-                format!("the signing process has ended; the call may have taken effect (event {event})")
-            }
-            (Access::Write, true, None) => {
-                "the signing process has ended; the call may have taken effect".into()
-            }
-            (Access::Write, false, _) => "the signing process has ended; nothing was published".into(),
-            (Access::Read, ..) => "the signing process has ended before the relay answered".into(),
-        })
-    }
-
-    /// Notes that a request is on its way while `answer` is waited for.
-    async fn posting<T>(&self, answer: impl Future<Output = T>) -> T {
-        self.progress.posted.set(true);
-        let answer = answer.await;
-        self.progress.posted.set(false);
-        answer
-    }
-
-    fn arguments(&self) -> Result<Arguments<'_>, Failure> {
-        let text = if self.arguments.is_empty() { Arguments::NONE.as_bytes() } else { &self.arguments };
-        // A part of the host's line, which was checked when it was read.
-        let json = std::str::from_utf8(text).ok().map(Json::of_checked);
-        json.and_then(Arguments::new).ok_or_else(|| Failure::Refused("arguments must be an object".into()))
-    }
-}
-
-/// Gives the headers that a tool's schema asks for; may fetch the table first.
-pub trait HeaderSource {
-    /// The headers known for this tool.
-    fn of(&self, tool: &'static Tool) -> Vec<HeaderParameter>;
-
-    /// Fetches the table anew, for at most as long as the call may still take.
-    fn refresh(&self, deadline: Instant) -> impl Future<Output = ()>;
 }
 
 /// What the relay's result means for the call.
@@ -127,7 +67,7 @@ impl Bridge {
     }
 
     /// The life of a tools/call: asked once; where the relay returns a template that may be signed,
-    /// signed and submitted. The flag says whether the relay answered at all.
+    /// signed and submitted.
     ///
     /// # Errors
     /// A failure that the host sees as a tool error, and what it says of the table.
@@ -135,19 +75,32 @@ impl Bridge {
         &self,
         call: &HostCall,
         deadline: Instant,
-        headers: &impl HeaderSource,
+        surroundings: &impl Surroundings,
     ) -> Result<HostResult, Unanswered> {
         let arguments = call.arguments()?;
-        let request = || CallTool { id: 0, tool: Cow::Borrowed(call.tool.name), arguments };
-        self.policy.judge_call(request()).map_err(|refusal| refused(&refusal))?;
-        let answered = self.forward_call(call, arguments, deadline, headers).await;
+        let answered = self.forward_call(call, arguments, deadline, surroundings).await;
         let answered = answered.map_err(|unanswered| of_a_call(call.tool, unanswered, None))?;
-        let mut template = match self.judge(call.tool, arguments, &answered, None)? {
+        let template = match self.judge(call.tool, arguments, &answered, None)? {
             Judged::Result(result) => return Ok(result),
             Judged::Template(template) => template,
         };
         let structured = answered_structured(&answered);
         drop(answered);
+        // Boxed, since a read would carry the room for it about.
+        Box::pin(self.publish(call, arguments, template, structured, deadline, surroundings)).await
+    }
+
+    /// The second half of a write: has the template signed and submits the event. `structured` is what the
+    /// relay returned with the template.
+    async fn publish(
+        &self,
+        call: &HostCall,
+        arguments: Arguments<'_>,
+        mut template: Template,
+        structured: Option<Bytes>,
+        deadline: Instant,
+        surroundings: &impl Surroundings,
+    ) -> Result<HostResult, Unanswered> {
         let mut told_before = false;
         let (event, submitted) = loop {
             let signed = match self.sign(call, arguments, &template).await {
@@ -161,8 +114,10 @@ impl Bridge {
             debug!(tool = call.tool.name, event = %event, kind = template.kind, "submitting a signed event");
             // Should it be signed again, then as the same event.
             template.created_at = Some(signed.created_at);
-            match self.submit(signed, deadline, call, headers).await {
-                Err(unanswered) if !told_before && may_repeat(unanswered.hint, headers, deadline).await => {
+            match self.submit(signed, deadline, call, surroundings).await {
+                Err(unanswered)
+                    if !told_before && may_repeat(unanswered.hint, surroundings, deadline).await =>
+                {
                     told_before = true;
                 }
                 submitted => break (event, submitted),
@@ -208,31 +163,53 @@ impl Bridge {
         }
     }
 
+    /// Asks for the proof of a call whose turn comes next, so that the signer works while the relay does. It
+    /// changes nothing but the time: what cannot be asked for now is asked for in the call's turn.
+    pub fn ask_ahead(&self, call: &HostCall) {
+        let Ok(arguments) = call.arguments() else { return };
+        let request = CallTool { id: 0, tool: Cow::Borrowed(call.tool.name), arguments };
+        if call.is_asked_ahead() || self.policy.judge_call(request).is_err() {
+            return;
+        }
+        let (id, label) = (self.take_id(), self.label());
+        let message = call_message(call, arguments, id, label.as_deref());
+        if let Ok(proof) = self.signer.proof_ahead(&message, &call.arguments) {
+            call.asked_ahead(id, proof);
+        }
+    }
+
     /// Sends the call, again where contract 4 allows it.
     async fn forward_call(
         &self,
         call: &HostCall,
         arguments: Arguments<'_>,
         deadline: Instant,
-        headers: &impl HeaderSource,
+        surroundings: &impl Surroundings,
     ) -> Result<RelayResult, Unanswered> {
         let (mut stale_before, mut told_before) = (false, false);
         loop {
-            let id = self.take_id();
-            let request = || CallTool { id, tool: Cow::Borrowed(call.tool.name), arguments };
-            let approved = self.policy.judge_call(request()).map_err(|refusal| refused(&refusal))?;
-            let label = self.label();
-            let message = Message {
-                request: Request::CallTool(request()),
-                client: label.as_deref().map(Cow::Borrowed),
+            let ahead = call.take_ahead();
+            let id = ahead.as_ref().map_or_else(|| self.take_id(), |ahead| ahead.id);
+            let request = CallTool { id, tool: Cow::Borrowed(call.tool.name), arguments };
+            let approved = self.policy.judge_call(request).map_err(|refusal| refused(&refusal))?;
+            let proven = match ahead {
+                Some(ahead) => ahead.proof.wait().await.ok(),
+                None => None,
             };
-            let authorization = self.signer.proof(&message, &call.arguments).await.map_err(signer_failure)?;
+            let authorization = match proven {
+                Some(authorization) => authorization,
+                None => {
+                    let label = self.label();
+                    let message = call_message(call, arguments, id, label.as_deref());
+                    self.signer.proof(&message, &call.arguments).await.map_err(signer_failure)?
+                }
+            };
             let body = RequestBody::new(&approved.body(), &call.arguments);
-            let post = self.tool_post(call.tool, arguments, headers, authorization, body);
-            match call.posting(self.relay.post(post, deadline)).await {
+            let post = self.tool_post(call.tool, arguments, surroundings, authorization, body);
+            match call.posting(self.relay.post(post, deadline), surroundings).await {
                 Ok(http) => match answer::read(http, id) {
                     Err(unanswered)
-                        if !told_before && may_repeat(unanswered.hint, headers, deadline).await =>
+                        if !told_before && may_repeat(unanswered.hint, surroundings, deadline).await =>
                     {
                         told_before = true;
                     }
@@ -250,11 +227,11 @@ impl Bridge {
         &self,
         tool: &'static Tool,
         arguments: Arguments<'_>,
-        headers: &impl HeaderSource,
+        surroundings: &impl Surroundings,
         authorization: String,
         body: RequestBody,
     ) -> Post {
-        let parameters = headers.of(tool).into_iter();
+        let parameters = surroundings.headers_of(tool).into_iter();
         let parameters = parameters.filter_map(|p| p.value(arguments.json()).map(|value| (p.header, value)));
         Post {
             endpoint: Endpoint::Mcp,
@@ -292,12 +269,12 @@ impl Bridge {
         submission: Submission<'_>,
         deadline: Instant,
         call: &HostCall,
-        headers: &impl HeaderSource,
+        surroundings: &impl Surroundings,
     ) -> Result<RelayResult, Unanswered> {
         let Submission { id, arguments, event, authorization, body, .. } = submission;
-        call.progress.event.replace(Some(event));
-        let post = self.tool_post(call.tool, arguments, headers, authorization, body);
-        match call.posting(self.relay.post(post, deadline)).await {
+        call.submits(event);
+        let post = self.tool_post(call.tool, arguments, surroundings, authorization, body);
+        match call.posting(self.relay.post(post, deadline), surroundings).await {
             Ok(http) => answer::read(http, id),
             Err(none) => Err(none.into_failure().into()),
         }
@@ -355,6 +332,16 @@ impl Bridge {
     }
 }
 
+fn call_message<'a>(
+    call: &HostCall,
+    arguments: Arguments<'a>,
+    id: u64,
+    label: Option<&'a str>,
+) -> Message<'a> {
+    let request = CallTool { id, tool: Cow::Borrowed(call.tool.name), arguments };
+    Message { request: Request::CallTool(request), client: label.map(Cow::Borrowed) }
+}
+
 /// A signed event on its way.
 struct Submission<'a> {
     id: u64,
@@ -367,60 +354,16 @@ struct Submission<'a> {
 
 /// Whether the relay said that it executed nothing in a way that a repetition mends; where a header did not
 /// fit, the table is fetched first.
-async fn may_repeat(hint: Hint, headers: &impl HeaderSource, deadline: Instant) -> bool {
+async fn may_repeat(hint: Hint, surroundings: &impl Surroundings, deadline: Instant) -> bool {
     if hint == Hint::HeaderMismatch {
-        headers.refresh(deadline).await;
+        surroundings.refresh(deadline).await;
     }
     matches!(hint, Hint::HeaderMismatch | Hint::VersionOffered)
-}
-
-fn of_a_call(tool: &Tool, unanswered: Unanswered, event: Option<&str>) -> Unanswered {
-    match tool.access {
-        Access::Read => unanswered,
-        Access::Write => Unanswered { failure: unanswered.failure.of_a_write(event), hint: unanswered.hint },
-    }
-}
-
-fn result_failure(tool: &Tool, error: ResultError, event: Option<&str>) -> Unanswered {
-    let failure = Failure::uncertain(error.to_string());
-    of_a_call(tool, failure.into(), event)
-}
-
-/// The host's own `event` argument has a text of its own; every other refusal names its rule.
-fn refused(refusal: &Refusal) -> Failure {
-    match refusal.rule {
-        Rule::EventArgument => Failure::Refused(refusal.message.clone()),
-        _ => Failure::Signer(SignerError::Refused(refusal.clone()).to_string()),
-    }
 }
 
 /// Seconds since 1970; a clock before that counts as 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-fn signer_failure(error: SignerError) -> Failure {
-    match &error {
-        SignerError::Refused(refusal) => refused(refusal),
-        _ => Failure::Signer(error.to_string()),
-    }
-}
-
-/// A template that is not signed: the contract's text and what the relay returned.
-fn refused_template(refusal: &Refusal, template: &Template, tool: &Tool, result: &HostResult) -> HostResult {
-    let text = if refusal.rule.concerns_template() {
-        refusal.message.clone()
-    } else {
-        unexpected_again(template, tool)
-    };
-    HostResult::error_with(text, result.structured().cloned())
-}
-
-fn unexpected_again(template: &Template, tool: &Tool) -> String {
-    let (kind, name) = (template.kind, tool.name);
-    format!(
-        "the relay returned an unsigned event this tool is not expected to publish: kind {kind} from {name}"
-    )
 }
 
 /// The `structuredContent` of an answer, clean.

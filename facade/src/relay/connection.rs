@@ -1,0 +1,322 @@
+//! Connections to the relay: made when a request needs one, kept for the next request, never shared by
+//! two requests unless the relay speaks HTTP/2.
+//!
+//! Nothing here knows what a request asks; it is sent once, and what becomes of it is the caller's to say.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::header::{HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use thiserror::Error;
+use tinyagent_protocol::relay_url::RelayUrl;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::task::{spawn_local, yield_now};
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::body::RequestBody;
+use super::proxy::RelayProxy;
+use super::tls::{Connectors, Roots};
+use crate::failure::one_line;
+
+/// An idle connection is kept for this long; relays and the proxies before them drop it sooner or later.
+const KEEP_IDLE: Duration = Duration::from_secs(90);
+
+/// How many idle connections are kept.
+const MAX_IDLE: usize = 4;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// What TLS needs could not be set up.
+    #[error("{0}")]
+    Tls(String),
+    /// The URL is not one for HTTP.
+    #[error("the relay's URL is not one that HTTP can be spoken to")]
+    Url,
+    /// Nobody was reached, or not whom the certificate should name.
+    #[error("cannot connect {target}: {cause}")]
+    Unreachable {
+        /// To whom, or through whom.
+        target: String,
+        /// One short line.
+        cause: String,
+    },
+}
+
+/// Where a request goes, in the two forms that the revisions of HTTP name it by.
+#[derive(Clone, Debug)]
+pub struct Target {
+    path: Uri,
+    whole: Uri,
+    host: HeaderValue,
+}
+
+impl Target {
+    /// The target of a URL.
+    ///
+    /// # Errors
+    /// [`ConnectError::Url`].
+    pub fn new(url: &str) -> Result<Self, ConnectError> {
+        let whole: Uri = url.parse().map_err(|_| ConnectError::Url)?;
+        // A proof of one spelling would not fit a request of another.
+        if format!("{whole}") != url {
+            return Err(ConnectError::Url);
+        }
+        let path = whole.path_and_query().cloned().map(Uri::from).ok_or(ConnectError::Url)?;
+        let host = whole.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+        Ok(Self { path, whole, host: host.ok_or(ConnectError::Url)? })
+    }
+}
+
+/// The connections to one relay.
+pub struct Connections {
+    relay: RelayUrl,
+    proxy: Option<RelayProxy>,
+    tls: watch::Receiver<Option<Result<Connectors, String>>>,
+    idle: RefCell<Vec<(http1::SendRequest<RequestBody>, Instant)>>,
+    multiplexed: RefCell<Option<http2::SendRequest<RequestBody>>>,
+}
+
+/// A connection that is one request's own, or a share in one of HTTP/2.
+pub struct Connection {
+    sender: Sender,
+    /// Whether it served a request before.
+    pub reused: bool,
+}
+
+enum Sender {
+    Http1(http1::SendRequest<RequestBody>),
+    Http2(http2::SendRequest<RequestBody>),
+}
+
+/// What a connection runs over.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+type AnyStream = Box<dyn Stream>;
+
+impl Connections {
+    /// Prepares the connections and makes none. The CA certificates of an https relay are read on a thread,
+    /// and the first connection waits for it.
+    pub fn new(relay: &RelayUrl, proxy: Option<RelayProxy>, roots: Roots) -> Self {
+        let (ready, tls) = watch::channel(None);
+        if relay.tls() {
+            std::thread::spawn(move || {
+                ready.send_replace(Some(roots.connectors().map_err(|error| error.to_string())))
+            });
+        }
+        let (idle, multiplexed) = Default::default();
+        Self { relay: relay.clone(), proxy, tls, idle, multiplexed }
+    }
+
+    /// An idle connection that the relay has not closed as far as is known, or a new one.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub async fn get(&self) -> Result<Connection, ConnectError> {
+        let shared = self.multiplexed.borrow().as_ref().filter(|sender| !sender.is_closed()).cloned();
+        if let Some(sender) = shared {
+            return Ok(Connection { sender: Sender::Http2(sender), reused: true });
+        }
+        loop {
+            let Some((mut sender, since)) = self.idle.borrow_mut().pop() else { break };
+            if since.elapsed() < KEEP_IDLE && is_ready(&mut sender).await {
+                return Ok(Connection { sender: Sender::Http1(sender), reused: true });
+            }
+        }
+        // Boxed, since a future of its size would be moved about with every request that needs none of it.
+        let sender = Box::pin(self.connect()).await?;
+        if let Sender::Http2(sender) = &sender {
+            self.multiplexed.replace(Some(sender.clone()));
+        }
+        Ok(Connection { sender, reused: false })
+    }
+
+    /// Takes a connection back whose answer was read. Where some of it was left unread, the connection is
+    /// used again only if the rest has come by then.
+    pub fn keep(&self, connection: Connection) {
+        let Sender::Http1(sender) = connection.sender else { return };
+        let mut idle = self.idle.borrow_mut();
+        idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < KEEP_IDLE);
+        if idle.len() < MAX_IDLE && !sender.is_closed() {
+            idle.push((sender, Instant::now()));
+        }
+    }
+
+    async fn connect(&self) -> Result<Sender, ConnectError> {
+        let connectors = match self.relay.tls() {
+            true => Some(self.connectors().await?),
+            false => None,
+        };
+        let made = self.connect_with(connectors).await;
+        made.map_err(|error| {
+            let target = match &self.proxy {
+                Some(proxy) => format!("through the proxy {}", proxy.shown()),
+                None => format!("to {}:{}", self.relay.host(), self.relay.port()),
+            };
+            ConnectError::Unreachable { target, cause: cause(&*error) }
+        })
+    }
+
+    async fn connectors(&self) -> Result<Connectors, ConnectError> {
+        let mut tls = self.tls.clone();
+        let made = tls.wait_for(Option::is_some).await;
+        match made.as_deref() {
+            Ok(Some(Ok(connectors))) => Ok(connectors.clone()),
+            Ok(Some(Err(error))) => Err(ConnectError::Tls(error.clone())),
+            _ => Err(ConnectError::Tls("TLS could not be set up; the log says more".into())),
+        }
+    }
+
+    async fn connect_with(&self, tls: Option<Connectors>) -> Result<Sender, Box<dyn Error>> {
+        let (host, port) = (self.relay.host(), self.relay.port());
+        let stream = match (&self.proxy, &tls) {
+            (Some(proxy), Some(tls)) => tunnel(proxy, tls, host, port).await?,
+            _ => tcp(host, port).await?,
+        };
+        let Some(tls) = tls else { return over_http1(stream).await };
+        let stream = tls.relay.connect(server_name(host)?, stream).await?;
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            let (sender, connection) = http2::handshake(LocalTasks, TokioIo::new(stream)).await?;
+            spawn_local(connection);
+            return Ok(Sender::Http2(sender));
+        }
+        over_http1(Box::new(stream)).await
+    }
+}
+
+impl Connection {
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// The HTTP library's; whether the request was sent, its body knows.
+    pub async fn send(
+        &mut self,
+        method: Method,
+        target: &Target,
+        headers: HeaderMap,
+        body: RequestBody,
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.headers_mut() = headers;
+        match &mut self.sender {
+            Sender::Http1(sender) => {
+                *request.uri_mut() = target.path.clone();
+                request.headers_mut().insert(HOST, target.host.clone());
+                sender.send_request(request).await
+            }
+            Sender::Http2(sender) => {
+                *request.uri_mut() = target.whole.clone();
+                sender.send_request(request).await
+            }
+        }
+    }
+}
+
+/// Whether the next request may be sent. A connection whose last answer has just been read needs one more
+/// turn of its task to know.
+async fn is_ready(sender: &mut http1::SendRequest<RequestBody>) -> bool {
+    for _ in 0..2 {
+        match poll_fn(|cx| Poll::Ready(sender.poll_ready(cx))).await {
+            Poll::Ready(ready) => return ready.is_ok(),
+            Poll::Pending => yield_now().await,
+        }
+    }
+    false
+}
+
+/// Connects to the first of the name's addresses that answers (RFC 8305).
+async fn tcp(host: &str, port: u16) -> Result<AnyStream, Box<dyn Error>> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let address =
+        Uri::builder().scheme("http").authority(format!("{host}:{port}")).path_and_query("/").build()?;
+    Ok(Box::new(connector.call(address).await?.into_inner()))
+}
+
+/// A stream to the relay through the proxy (RFC 9110, 9.3.6).
+async fn tunnel(
+    proxy: &RelayProxy,
+    tls: &Connectors,
+    host: &str,
+    port: u16,
+) -> Result<AnyStream, Box<dyn Error>> {
+    let mut stream = tcp(proxy.host(), proxy.port()).await?;
+    if proxy.tls() {
+        stream = Box::new(tls.proxy.connect(server_name(proxy.host())?, stream).await?);
+    }
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    spawn_local(connection.with_upgrades());
+    let authority = format!("{host}:{port}");
+    let mut request = Request::new(RequestBody::empty());
+    *request.method_mut() = Method::CONNECT;
+    request.headers_mut().insert(HOST, HeaderValue::from_str(&authority)?);
+    if let Some(authorization) = proxy.authorization() {
+        request.headers_mut().insert(PROXY_AUTHORIZATION, authorization.clone());
+    }
+    *request.uri_mut() = Uri::builder().authority(authority).build()?;
+    let response = sender.send_request(request).await?;
+    if response.status() != StatusCode::OK {
+        return Err(format!("the proxy answered {}", response.status()).into());
+    }
+    Ok(Box::new(TokioIo::new(hyper::upgrade::on(response).await?)))
+}
+
+async fn over_http1(stream: AnyStream) -> Result<Sender, Box<dyn Error>> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    spawn_local(connection);
+    Ok(Sender::Http1(sender))
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>, Box<dyn Error>> {
+    Ok(ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?)
+}
+
+/// Runs what an HTTP/2 connection has to do beside its requests on this thread.
+#[derive(Clone, Copy)]
+struct LocalTasks;
+
+impl<F: Future + 'static> hyper::rt::Executor<F> for LocalTasks {
+    fn execute(&self, future: F) {
+        spawn_local(async move {
+            future.await;
+        });
+    }
+}
+
+/// Whether an error means that the other end closed the connection.
+pub fn is_closed(error: &hyper::Error) -> bool {
+    let mut source = error.source();
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+            return matches!(error.kind(), ConnectionReset | BrokenPipe | ConnectionAborted);
+        }
+        source = error.source();
+    }
+    error.is_incomplete_message() || error.is_closed() || error.is_canceled()
+}
+
+/// The innermost cause of an error, as one short line without the operating system's number.
+pub fn cause(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    let text = innermost.to_string();
+    one_line(text.split(" (os error").next().unwrap_or_default())
+}
