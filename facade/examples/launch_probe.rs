@@ -14,9 +14,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{close, getpgrp, getpid, getppid};
 use serde_json::{Value, json};
 use tinyagent_facade::launch::{
-    KeyEnv, SIGNER_PROGRAM, Stage, check_key_env_name, exec_second_stage, prepare, scrub, second_stage,
-    signer_path, spawn_signer,
+    SIGNER_PROGRAM, Stage, exec_second_stage, prepare, scrub, second_stage, signer_path, spawn_signer,
 };
+use tinyagent_protocol::key_env::KeyEnv;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
@@ -58,7 +58,7 @@ fn first(args: &[OsString]) -> Result<(), Box<dyn Error>> {
         }
     }
     prepare()?;
-    let key_env = check_key_env_name("TINY_PRIVATE_KEY")?;
+    let key_env = KeyEnv::parse("TINY_PRIVATE_KEY")?;
     let mut link =
         spawn_signer(&signer_path()?, &[CString::new(SIGNER_PROGRAM)?, c"--policy".into()], &key_env)?;
     scrub(&key_env)?;
@@ -75,7 +75,7 @@ fn first(args: &[OsString]) -> Result<(), Box<dyn Error>> {
 fn signer() -> Result<(), Box<dyn Error>> {
     let report = seen()?;
     // To take descriptor 3 the way the second stage does; the name is one that is never set.
-    let mut link = second_stage(None, &check_key_env_name("NEVER_SET")?)?;
+    let mut link = second_stage(None, &KeyEnv::parse("NEVER_SET")?)?;
     link.socket.set_nonblocking(false)?;
     let report = report.to_string();
     link.socket.write_all(&u32::try_from(report.len())?.to_be_bytes())?;

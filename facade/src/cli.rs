@@ -12,13 +12,13 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use thiserror::Error;
 
+use tinyagent_protocol::key_env::{KeyEnv, KeyEnvError};
 use tinyagent_protocol::message::MAX_QUERY_ITEMS;
 use tinyagent_protocol::policy::{DEFAULT_EVENTS_PER_MINUTE, Policy, PolicyError};
 use tinyagent_protocol::relay_url::{RelayUrl, RelayUrlError};
 
 use crate::config::HostKind;
 use crate::diagnose::{BadNeeds, MAX_KIND, Needs};
-use crate::launch::{KeyEnv, KeyEnvError, check_key_env_name};
 
 /// The bound on a call where nothing else is said (contract 2), in seconds.
 const DEFAULT_CALL_SECONDS: u64 = 120;
@@ -242,7 +242,7 @@ fn server_args(args: &[OsString], host: &str) -> Vec<String> {
 fn options(matches: &ArgMatches, tools: Option<&str>, allow_writes: bool) -> Result<Options, UsageError> {
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let relay = RelayUrl::parse(text("relay").unwrap_or_default())?;
-    let key_env = text("key-env").map(check_key_env_name).transpose()?.unwrap_or_default();
+    let key_env = text("key-env").map(KeyEnv::parse).transpose()?.unwrap_or_default();
     let seconds = matches.get_one::<u64>("timeout").copied().unwrap_or(DEFAULT_CALL_SECONDS);
     // Only mcp has these; asking diagnose for them is an error of clap's that means absent.
     let number = |name: &str| matches.try_get_one::<u32>(name).ok().flatten().copied();

@@ -97,7 +97,7 @@ fn run(mut args: Vec<OsString>) -> Result<ExitCode, StartError> {
     }
     if matches!(stage, Stage::Second { .. }) {
         // The exec has made this process readable for others of its user; the outcome is reported below.
-        let _ = sandbox::forbid_core_dumps();
+        let _ = tinyagent_hardening::forbid_core_dumps();
     }
     let (options, needs) = match cli::read(args.clone())? {
         Task::Print(text) => {

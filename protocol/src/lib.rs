@@ -10,6 +10,7 @@ pub mod event;
 pub mod frame;
 pub mod hex;
 pub mod json;
+pub mod key_env;
 pub mod label;
 pub mod message;
 pub mod policy;

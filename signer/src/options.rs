@@ -7,13 +7,9 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tinyagent_protocol::VERSION;
+use tinyagent_protocol::key_env::{KeyEnv, KeyEnvError, looks_like_key};
 use tinyagent_protocol::policy::{DEFAULT_EVENTS_PER_MINUTE, Policy, PolicyError};
 use tinyagent_protocol::relay_url::{RelayUrl, RelayUrlError};
-
-use crate::custody::name::{self, NameError};
-
-/// The variable that holds the key where `--key-env` does not name another (contract 1).
-const DEFAULT_KEY_ENV: &str = "TINY_PRIVATE_KEY";
 
 /// What `--help` says below the options; with it the help still fits a screen.
 const AFTER_HELP: &str = "\
@@ -83,7 +79,7 @@ pub enum Entry {
 /// Where the key is.
 pub enum KeySource {
     /// In an environment variable.
-    Variable(String),
+    Variable(KeyEnv),
     /// In a file.
     File(PathBuf),
 }
@@ -107,7 +103,7 @@ pub enum UsageError {
     Policy(#[from] PolicyError),
     /// `--key-env`.
     #[error(transparent)]
-    Name(#[from] NameError),
+    KeyEnv(#[from] KeyEnvError),
 }
 
 /// Whether the arguments ask for the inherited socket, for a command line that cannot be read.
@@ -139,7 +135,7 @@ pub fn read(arguments: &[OsString]) -> Result<Task, UsageError> {
 
 /// Whether an argument, or the value in `--option=value`, looks like a key.
 fn holds_key(argument: &str) -> bool {
-    argument.split('=').any(name::looks_like_key)
+    argument.split('=').any(looks_like_key)
 }
 
 fn service(matches: &ArgMatches) -> Result<Service, UsageError> {
@@ -154,9 +150,8 @@ fn service(matches: &ArgMatches) -> Result<Service, UsageError> {
     let key = match matches.get_one::<PathBuf>("key-file") {
         Some(path) => KeySource::File(path.clone()),
         None => {
-            let name = text(matches, "key-env").unwrap_or(DEFAULT_KEY_ENV);
-            name::check(name)?;
-            KeySource::Variable(name.into())
+            let name = text(matches, "key-env").map(KeyEnv::parse).transpose()?;
+            KeySource::Variable(name.unwrap_or_default())
         }
     };
     Ok(Service {
@@ -306,7 +301,7 @@ mod tests {
             ("--stdio --relay http://h --tools nothing", "unknown tool \"nothing\" in --tools"),
             ("--stdio --relay http://h --tools ,", "--tools names no tool"),
             ("--stdio --relay http://h --allow-writes false", "false"),
-            ("--stdio --relay http://h --key-env LD_PRELOAD", "LD_PRELOAD"),
+            ("--stdio --relay http://h --key-env LD_PRELOAD", "cannot begin with LD_"),
             ("--stdio --relay http://h --key-env a-b", "letters, digits"),
             ("--stdio --relay http://h --parent 0", "0"),
             ("--stdio --relay http://h --max-events-per-minute -1", "-1"),
@@ -331,7 +326,7 @@ mod tests {
             panic!("not a service")
         };
         assert!(matches!(service.entry, Entry::Inherited));
-        assert!(matches!(service.key, KeySource::Variable(name) if name == "K"));
+        assert!(matches!(service.key, KeySource::Variable(name) if name.as_str() == "K"));
         assert_eq!((service.parent, service.rules.max_events_per_minute), (Some(7), 3));
     }
 }

@@ -59,7 +59,7 @@ enum StartError {
 pub fn main() -> ! {
     end_on_panic();
     return_large_blocks();
-    let report = hardening::no_dumps().into();
+    let report = tinyagent_hardening::forbid_core_dumps().into();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let task = match options::read(&arguments) {
         Ok(task) => task,
@@ -164,7 +164,7 @@ fn listen(
 
 fn load_key(source: &KeySource) -> Result<(Key, Keeping), KeyError> {
     match source {
-        KeySource::Variable(name) => Key::from_environment(name),
+        KeySource::Variable(name) => Key::from_environment(name.as_str()),
         KeySource::File(path) => Key::from_file(path),
     }
 }

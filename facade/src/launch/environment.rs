@@ -2,7 +2,9 @@
 
 use std::ffi::CStr;
 
-use super::{KeyEnv, LaunchError};
+use tinyagent_protocol::key_env::KeyEnv;
+
+use super::LaunchError;
 use crate::sys::{SoleThread, environment};
 
 /// A value shorter than this is no key in either form (64 hex characters, 63 of nsec), and erasing every

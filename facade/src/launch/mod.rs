@@ -9,7 +9,6 @@
 mod child;
 mod environment;
 mod error;
-mod key_env;
 mod second_stage;
 mod separate;
 mod spawn;
@@ -17,12 +16,10 @@ mod spawn;
 pub use child::Child;
 pub use environment::scrub;
 pub use error::LaunchError;
-pub use key_env::{KeyEnv, KeyEnvError, check_key_env_name};
 pub use second_stage::{Stage, exec_second_stage, second_stage};
 pub use separate::connect_signer;
 pub use spawn::{SIGNER_PROGRAM, SignerLink, signer_path, spawn_signer};
 
-use crate::sandbox;
 use crate::sys::{descriptors, signals};
 
 /// The descriptor number under which both the signer and the second stage find their socket.
@@ -36,7 +33,7 @@ const SOCKET_NUMBER: i32 = 3;
 /// When `/dev/null` or the list of open descriptors (`/proc/self/fd`) cannot be opened.
 pub fn prepare() -> Result<(), LaunchError> {
     // Its outcome is reported by the second stage, which has to do it again after the exec.
-    let _ = sandbox::forbid_core_dumps();
+    let _ = tinyagent_hardening::forbid_core_dumps();
     descriptors::fill_standard().map_err(LaunchError::Descriptors)?;
     descriptors::close_inherited().map_err(LaunchError::Descriptors)?;
     signals::reset().map_err(LaunchError::Signals)

@@ -15,9 +15,10 @@ use nix::sys::socket::{
     AddressFamily, SockType, SockaddrLike, SockaddrStorage, getpeername, getsockopt, sockopt,
 };
 use nix::unistd::Pid;
+use tinyagent_protocol::key_env::KeyEnv;
 
 use super::environment::key_is_set;
-use super::{Child, KeyEnv, LaunchError, SOCKET_NUMBER, SignerLink, prepare};
+use super::{Child, LaunchError, SOCKET_NUMBER, SignerLink, prepare};
 use crate::sys::{SoleThread, descriptors, environment};
 
 /// The hidden first argument of the second stage.

@@ -12,9 +12,10 @@ use nix::errno::Errno;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
+use tinyagent_protocol::key_env::KeyEnv;
 
 use super::environment::is_of;
-use super::{Child, KeyEnv, LaunchError, SOCKET_NUMBER};
+use super::{Child, LaunchError, SOCKET_NUMBER};
 use crate::sys::{SoleThread, environment};
 
 /// The file name of the signer's program, in the directory of this one.

@@ -12,9 +12,10 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
     RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
+use tinyagent_hardening::refused;
 use tinyagent_protocol::report::Measure;
 
-use super::{LANDLOCK, NETWORK_PORTS, Plan, read_paths, refused};
+use super::{LANDLOCK, NETWORK_PORTS, Plan, read_paths};
 use crate::sys::probes;
 
 /// The newest version that the landlock crate knows; what the kernel lacks of it is left out.

@@ -1,27 +1,23 @@
 //! What the facade gives up before it reads a byte from the host or the relay.
 //!
 //! Each measure stands in a file of its own, tests its effect, and reports honestly where the kernel or a
-//! container profile does not offer it. Nothing here ever stops the program: whether a missing measure is
-//! fatal is for the caller to say (`--require-hardening`, see [`missing`]).
+//! container profile does not offer it; those that the signer takes alike stand in [`tinyagent_hardening`].
+//! Nothing here ever stops the program: whether a missing measure is fatal is for the caller to say
+//! (`--require-hardening`, see [`missing`]).
 
-mod core_dumps;
 #[cfg(target_os = "linux")]
 mod landlock;
-mod privileges;
 #[cfg(target_os = "linux")]
 mod read_paths;
 mod signer_memory;
 #[cfg(target_os = "linux")]
 mod syscalls;
 
-use std::io;
 use std::path::PathBuf;
 
-use nix::errno::Errno;
 use nix::unistd::Pid;
+use tinyagent_hardening::{forbid_core_dumps, no_capabilities, no_new_privs};
 use tinyagent_protocol::report::{Measure, State};
-
-pub use core_dumps::forbid_core_dumps;
 
 const LANDLOCK: &str = "landlock";
 const NETWORK_PORTS: &str = "network-ports";
@@ -52,9 +48,9 @@ pub struct Plan {
 /// the directories that resolving names and loading root certificates need, threads, signals to itself.
 pub fn apply(plan: &Plan) -> Vec<Measure> {
     let mut report = Vec::from(forbid_core_dumps());
-    report.push(privileges::no_new_privs());
+    report.push(no_new_privs());
     // Before Landlock: with CAP_PERFMON or CAP_SYS_ADMIN a process passes its hooks for /proc.
-    report.push(privileges::no_capabilities());
+    report.push(no_capabilities());
     // Landlock hides /proc, and with it whether the signer could be read without Landlock.
     let before = plan.signer.map(signer_memory::out_of_reach);
     report.extend(confine(plan));
@@ -89,18 +85,6 @@ pub fn missing(report: &[Measure]) -> Vec<&Measure> {
     report.iter().filter(|measure| measure.state != State::On && required(measure)).collect()
 }
 
-/// A measure that a system call refused: unavailable where the kernel does not have it, failed where it
-/// has it and said no.
-fn refused(measure: &str, error: &io::Error) -> Measure {
-    match error.raw_os_error().map(Errno::from_raw) {
-        Some(errno @ (Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EINVAL)) => {
-            Measure::unavailable(measure, format!("this kernel does not offer it ({errno:?})"))
-        }
-        Some(errno) => Measure::failed(measure, format!("the kernel or a container refused it ({errno:?})")),
-        None => Measure::failed(measure, error.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,12 +108,5 @@ mod tests {
         let expected: &[&str] =
             if nix::unistd::geteuid().is_root() { &[SECCOMP, LANDLOCK] } else { &[SECCOMP] };
         assert_eq!(names(&missing(&report)), expected);
-    }
-
-    #[test]
-    fn a_kernel_without_the_call_and_one_that_refuses_it_are_told_apart() {
-        let state = |code| refused("x", &io::Error::from_raw_os_error(code)).state;
-        assert_eq!(state(libc::ENOSYS), State::Unavailable);
-        assert_eq!(state(libc::EPERM), State::Failed);
     }
 }

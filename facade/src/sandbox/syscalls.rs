@@ -8,9 +8,10 @@
 mod denied;
 
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, TargetArch, sock_filter};
+use tinyagent_hardening::refused;
 use tinyagent_protocol::report::Measure;
 
-use super::{SECCOMP, refused};
+use super::SECCOMP;
 use crate::sys::probes;
 
 /// A number without a system call, answered by our filter with an errno that no kernel and no container

@@ -5,8 +5,6 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(target_os = "linux")]
-pub mod capabilities;
 pub mod descriptors;
 pub mod environment;
 #[cfg(target_os = "linux")]

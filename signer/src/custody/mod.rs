@@ -7,7 +7,6 @@
 mod fault;
 mod file;
 mod generate;
-pub mod name;
 mod text;
 
 use std::io;

@@ -6,9 +6,10 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::RawFd;
 
+use tinyagent_hardening::refused;
 use tinyagent_protocol::report::Measure;
 
-use super::{Channel, refused};
+use super::Channel;
 use crate::sys::process::{HANDED_OVER_FD, close_from, first_open_from};
 
 const DESCRIPTORS: &str = "descriptors";

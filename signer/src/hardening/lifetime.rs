@@ -51,7 +51,7 @@ fn death_signal(compared: bool) -> Measure {
         Ok(Some(Signal::SIGKILL)) if compared => Measure::on(PARENT_DEATH),
         Ok(Some(Signal::SIGKILL)) => Measure::on_as(PARENT_DEATH, "without --parent to compare with"),
         Ok(_) => Measure::failed(PARENT_DEATH, "the signal reads back as another one"),
-        Err(errno) => super::refused(PARENT_DEATH, &errno.into()),
+        Err(errno) => tinyagent_hardening::refused(PARENT_DEATH, &errno.into()),
     }
 }
 

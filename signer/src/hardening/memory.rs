@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use tinyagent_hardening::refused;
 use tinyagent_protocol::report::Measure;
 
-use super::refused;
 use crate::custody::{Backing, Keeping};
 
 /// The name of the measure that may be missing where the page is locked.

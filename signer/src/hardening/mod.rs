@@ -4,23 +4,19 @@
 //! whether a gap is fatal, which `--require-hardening` does. Order matters and is kept here.
 
 mod descriptors;
-mod dumps;
 mod files;
 mod lifetime;
 mod memory;
-mod privileges;
 mod syscalls;
 
-use std::io;
 use std::path::Path;
 
-use nix::errno::Errno;
+use tinyagent_hardening::{no_capabilities, no_new_privs};
 use tinyagent_protocol::report::{Measure, State};
 
 use crate::custody::Keeping;
 
 pub use descriptors::only_own_descriptors;
-pub use dumps::no_dumps;
 pub use lifetime::{ParentGone, ignore_signals};
 pub use syscalls::seccomp;
 
@@ -44,8 +40,8 @@ pub fn close_in(
     log_directory: Option<&Path>,
 ) -> Result<Vec<Measure>, ParentGone> {
     let mut report = memory::key_page(keeping);
-    report.push(privileges::no_new_privs());
-    report.push(privileges::no_capabilities());
+    report.push(no_new_privs());
+    report.push(no_capabilities());
     if channel == Channel::Inherited {
         // After the capabilities: a change of credentials may clear the death signal (prctl(2)).
         report.push(lifetime::die_with(parent)?);
@@ -62,18 +58,6 @@ pub fn close_in(
 pub fn missing(report: &[Measure], root: bool) -> Vec<&Measure> {
     let optional = |name: &str| name == memory::MEMFD_SECRET || (name == files::LANDLOCK && !root);
     report.iter().filter(|m| m.state != State::On && !optional(&m.measure)).collect()
-}
-
-/// A measure that a system call refused: `unavailable` where the kernel does not have it, `failed`
-/// where it has it and said no.
-fn refused(measure: &str, error: &io::Error) -> Measure {
-    match error.raw_os_error().map(Errno::from_raw) {
-        Some(errno @ (Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EINVAL)) => {
-            Measure::unavailable(measure, format!("this kernel does not offer it ({errno:?})"))
-        }
-        Some(errno) => Measure::failed(measure, format!("the kernel refused it ({errno:?})")),
-        None => Measure::unavailable(measure, error.to_string()),
-    }
 }
 
 #[cfg(test)]
@@ -97,12 +81,5 @@ mod tests {
         let report = [Measure::unavailable("landlock", "ENOSYS")];
         assert!(missing(&report, false).is_empty());
         assert_eq!(missing(&report, true).len(), 1);
-    }
-
-    #[test]
-    fn a_kernel_without_the_call_and_one_that_refuses_it_are_told_apart() {
-        let state = |code| refused("x", &io::Error::from_raw_os_error(code)).state;
-        assert_eq!(state(libc::ENOSYS), State::Unavailable);
-        assert_eq!(state(libc::EPERM), State::Failed);
     }
 }

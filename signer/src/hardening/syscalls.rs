@@ -21,7 +21,7 @@ pub fn seccomp(channel: Channel, log: bool) -> Measure {
             other => Measure::failed(SECCOMP, format!("the probe was answered with errno {other}")),
         },
         Err(seccompiler::Error::Seccomp(error) | seccompiler::Error::Prctl(error)) => {
-            super::refused(SECCOMP, &error)
+            tinyagent_hardening::refused(SECCOMP, &error)
         }
         Err(error) => Measure::failed(SECCOMP, error.to_string()),
     }

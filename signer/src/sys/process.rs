@@ -1,4 +1,4 @@
-//! What the process says to the kernel about itself: descriptors, capabilities, signals, its end.
+//! What the process says to the kernel about itself: descriptors, signals, its end.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -88,94 +88,10 @@ pub fn first_open_from(first: RawFd) -> Option<RawFd> {
     listed.into_iter().find(|fd| *fd >= first && unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0)
 }
 
-/// The three sets of capabilities, as bit masks of the low and high 32 capabilities.
-#[cfg(target_os = "linux")]
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct CapabilitySets {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
-
-#[cfg(target_os = "linux")]
-#[repr(C)]
-struct CapabilityHeader {
-    version: u32,
-    pid: i32,
-}
-
-/// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h: two words a set.
-#[cfg(target_os = "linux")]
-const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
-
-/// Empties the effective, permitted and inheritable sets.
-#[cfg(target_os = "linux")]
-pub fn clear_capabilities() -> io::Result<()> {
-    let header = CapabilityHeader { version: CAPABILITY_VERSION_3, pid: 0 };
-    let empty = [CapabilitySets::default(); 2];
-    // SAFETY: the kernel reads one header and, for version 3, two sets; both are live here.
-    match unsafe { libc::syscall(libc::SYS_capset, &header, empty.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Whether any capability is left in the effective, permitted or inheritable set.
-#[cfg(target_os = "linux")]
-pub fn has_capabilities() -> io::Result<bool> {
-    let mut header = CapabilityHeader { version: CAPABILITY_VERSION_3, pid: 0 };
-    let mut sets = [CapabilitySets::default(); 2];
-    // SAFETY: the kernel writes at most one header and, for version 3, two sets.
-    match unsafe { libc::syscall(libc::SYS_capget, &mut header, sets.as_mut_ptr()) } {
-        0 => Ok(sets.iter().any(|set| set.effective | set.permitted | set.inheritable != 0)),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Empties the ambient set.
-#[cfg(target_os = "linux")]
-pub fn clear_ambient_capabilities() -> io::Result<()> {
-    // SAFETY: a prctl without pointers.
-    match unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Drops every capability from the bounding set; says whether it is empty afterwards, which it
-/// is not for a process that lacks CAP_SETPCAP.
-#[cfg(target_os = "linux")]
-pub fn clear_bounding_capabilities() -> bool {
-    let mut empty = true;
-    // Capability sets have 64 bits; the kernel answers EINVAL past the last that it knows.
-    for capability in 0..64 {
-        // SAFETY: two prctls without pointers.
-        unsafe {
-            match libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) {
-                1 => empty &= libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == 0,
-                0 => {}
-                _ => break,
-            }
-        }
-    }
-    empty
-}
-
 /// Makes one system call that the filter answers with `errno`, and reports what came back.
 #[cfg(target_os = "linux")]
 pub fn probe_system_call(number: i64) -> i32 {
     // SAFETY: only called with a number that takes integers and changes nothing (see the caller).
     unsafe { libc::syscall(number as libc::c_long, 0, 0, 0, 0, 0, 0) };
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
-/// Refuses debuggers, as far as macOS can.
-#[cfg(target_vendor = "apple")]
-pub fn deny_attach() -> io::Result<()> {
-    // SAFETY: PT_DENY_ATTACH takes no address.
-    match unsafe { libc::ptrace(libc::PT_DENY_ATTACH, 0, std::ptr::null_mut(), 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

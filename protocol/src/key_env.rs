@@ -1,8 +1,8 @@
 //! The name of the environment variable that holds the key, checked once at the edge (contract 1).
 //!
-//! The signer is started with this one variable as its whole environment, so a name that the loader or
-//! libc obeys would let whoever sets `--key-env` steer the signer. No refused name is ever echoed: it
-//! may be a key pasted into the wrong place.
+//! The signer is started with this one variable as its whole environment, so a name that the loader, libc
+//! or the runtime obeys would let whoever sets `--key-env` steer the signer. No refused name is ever echoed
+//! unless it is on the public list below: it may be a key pasted into the wrong place.
 
 use std::fmt;
 
@@ -17,20 +17,25 @@ const NAME_LIMIT_BYTES: usize = 256;
 /// A name of only hexadecimal digits is taken for a key, or half of one, from this length on.
 const HEX_KEY_FROM_DIGITS: usize = 32;
 
-/// Prefixes of names that the dynamic loader, libc, or a runtime acts on, in upper case.
-const OBEYED_PREFIXES: [&str; 9] =
-    ["LD_", "GLIBC_", "DYLD_", "MALLOC_", "LC_", "RUST_", "RES_", "GCONV_", "_RLD"];
+/// Prefixes of names that the dynamic loader, libc, a runtime or the service manager acts on, in upper case
+/// (ld.so(8), environ(7), systemd.exec(5)).
+const OBEYED_PREFIXES: [&str; 11] =
+    ["LD_", "GLIBC_", "DYLD_", "MALLOC_", "LC_", "RUST_", "RES_", "GCONV_", "SYSTEMD_", "LISTEN_", "_RLD"];
 
-/// Whole names that libc, or every program, acts on, in upper case.
-const OBEYED_NAMES: [&str; 27] = [
+/// Whole names that libc, a shell, or every program acts on, in upper case.
+const OBEYED_NAMES: [&str; 32] = [
     "PATH",
     "HOME",
     "LANG",
     "LANGUAGE",
     "IFS",
+    "ENV",
+    "BASH_ENV",
     "TZ",
     "TZDIR",
     "TMPDIR",
+    "TMP",
+    "TEMP",
     "TERM",
     "SHELL",
     "USER",
@@ -40,6 +45,7 @@ const OBEYED_NAMES: [&str; 27] = [
     "NLSPATH",
     "GETCONF_DIR",
     "HOSTALIASES",
+    "RESOLV_HOST_CONF",
     "LOCALDOMAIN",
     "POSIXLY_CORRECT",
     "SSL_CERT_FILE",
@@ -57,6 +63,29 @@ const OBEYED_NAMES: [&str; 27] = [
 pub struct KeyEnv(String);
 
 impl KeyEnv {
+    /// Checks a name given with `--key-env`.
+    ///
+    /// # Errors
+    /// When it looks like a key, is not a variable's name, or is one that the system acts on.
+    pub fn parse(name: &str) -> Result<Self, KeyEnvError> {
+        if looks_like_key(name) {
+            return Err(KeyEnvError::LooksLikeKey);
+        }
+        let of_name_characters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let begins_like_name = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+        if !of_name_characters || !begins_like_name || name.len() > NAME_LIMIT_BYTES {
+            return Err(KeyEnvError::NotAName);
+        }
+        let upper = name.to_ascii_uppercase();
+        if let Some(known) = OBEYED_NAMES.into_iter().find(|known| *known == upper) {
+            return Err(KeyEnvError::Obeyed(known));
+        }
+        match OBEYED_PREFIXES.into_iter().find(|prefix| upper.starts_with(prefix)) {
+            Some(prefix) => Err(KeyEnvError::ObeyedPrefix(prefix)),
+            None => Ok(Self(name.into())),
+        }
+    }
+
     /// The name as given.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -97,33 +126,12 @@ pub enum KeyEnvError {
     ObeyedPrefix(&'static str),
 }
 
-/// Checks a name given with `--key-env`.
-///
-/// # Errors
-/// When it looks like a key, is not a variable's name, or is one that the loader or libc obeys.
-pub fn check_key_env_name(name: &str) -> Result<KeyEnv, KeyEnvError> {
-    if looks_like_key(name) {
-        return Err(KeyEnvError::LooksLikeKey);
-    }
-    let of_name_characters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let begins_like_name = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-    if !of_name_characters || !begins_like_name || name.len() > NAME_LIMIT_BYTES {
-        return Err(KeyEnvError::NotAName);
-    }
-    let upper = name.to_ascii_uppercase();
-    if let Some(known) = OBEYED_NAMES.into_iter().find(|known| *known == upper) {
-        return Err(KeyEnvError::Obeyed(known));
-    }
-    match OBEYED_PREFIXES.into_iter().find(|prefix| upper.starts_with(prefix)) {
-        Some(prefix) => Err(KeyEnvError::ObeyedPrefix(prefix)),
-        None => Ok(KeyEnv(name.into())),
-    }
-}
-
-fn looks_like_key(name: &str) -> bool {
-    let name = name.trim();
-    let begins_like_nsec = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("nsec1"));
-    let hex = name.len() >= HEX_KEY_FROM_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+/// Whether a text has the form of a key: anything that begins like an nsec, and a long run of nothing but
+/// hexadecimal digits. Wide on purpose, since half a key is still a secret.
+pub fn looks_like_key(text: &str) -> bool {
+    let text = text.trim();
+    let begins_like_nsec = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("nsec1"));
+    let hex = text.len() >= HEX_KEY_FROM_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     begins_like_nsec || hex
 }
 
@@ -135,17 +143,26 @@ mod tests {
     fn ordinary_names_are_accepted_as_given() {
         for name in ["TINY_PRIVATE_KEY", "k", "_K9", "agent_key", "DEADBEEF", "HOMEKEY", "LDX", "ABCDEF0123"]
         {
-            assert_eq!(check_key_env_name(name).as_ref().map(KeyEnv::as_str), Ok(name));
+            assert_eq!(KeyEnv::parse(name).as_ref().map(KeyEnv::as_str), Ok(name));
         }
-        assert_eq!(check_key_env_name(DEFAULT), Ok(KeyEnv::default()));
+        assert_eq!(KeyEnv::parse(DEFAULT), Ok(KeyEnv::default()));
     }
 
     #[test]
     fn names_that_the_system_obeys_are_refused() {
-        for name in
-            ["LD_PRELOAD", "ld_preload", "GLIBC_TUNABLES", "PATH", "Home", "MALLOC_CHECK_", "LC_ALL", "TZ"]
-        {
-            let refused = check_key_env_name(name);
+        for name in [
+            "LD_PRELOAD",
+            "ld_preload",
+            "GLIBC_TUNABLES",
+            "PATH",
+            "Home",
+            "MALLOC_CHECK_",
+            "LC_ALL",
+            "TZ",
+            "LISTEN_FDS",
+            "Bash_Env",
+        ] {
+            let refused = KeyEnv::parse(name);
             assert!(matches!(refused, Err(KeyEnvError::Obeyed(_) | KeyEnvError::ObeyedPrefix(_))), "{name}");
         }
     }
@@ -154,7 +171,7 @@ mod tests {
     fn what_is_no_name_is_refused() {
         let long = "K".repeat(NAME_LIMIT_BYTES + 1);
         for name in ["", " ", "A B", "A=B", "A-B", "9A", "SCHLÜSSEL", "A\0B", "${KEY}", &long] {
-            assert_eq!(check_key_env_name(name), Err(KeyEnvError::NotAName), "{name:?}");
+            assert_eq!(KeyEnv::parse(name), Err(KeyEnvError::NotAName), "{name:?}");
         }
     }
 
@@ -164,7 +181,7 @@ mod tests {
         let nsec = format!("nsec1{}", "q".repeat(58));
         for key in [&hex, &hex.to_lowercase(), &hex[..63], &nsec, &nsec.to_uppercase(), &format!(" {nsec}\n")]
         {
-            let refusal = check_key_env_name(key).expect_err("a key is not a name");
+            let refusal = KeyEnv::parse(key).expect_err("a key is not a name");
             assert_eq!(refusal, KeyEnvError::LooksLikeKey);
             assert!(!format!("{refusal} {refusal:?}").contains(key.trim()));
         }

@@ -1,26 +1,28 @@
-//! No core dump, and no look into this process by another one of the same user.
+//! No core dump of this process, and no look into it by another process of the same user.
 //!
-//! The first act of the process, before the key is anywhere but in its environment block.
+//! The dumpable flag is what `/proc/PID/mem`, `environ` and ptrace are checked against; execve sets it
+//! again, so each stage has to clear it for itself.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tinyagent_protocol::report::Measure;
 
-use super::refused;
+use crate::refused;
 
 const CORE_LIMIT: &str = "core-limit";
 const NOT_DUMPABLE: &str = "not-dumpable";
 
-/// The largest core dump, in bytes. A limit of 0 does not stop a `core_pattern` that pipes to a
-/// program; 1 does (core(5), fs/coredump.c).
+/// Largest core dump in bytes. Not 0: for a `core_pattern` that pipes to a program the kernel ignores the
+/// limit, except that it treats 1 as "no dump" (fs/coredump.c).
 const CORE_LIMIT_BYTES: u64 = 1;
 
-/// Forbids core dumps, and clears the flag that ptrace and `/proc/PID` go by.
-pub fn no_dumps() -> [Measure; 2] {
+/// Sets RLIMIT_CORE to 1 for good and clears the dumpable flag. To be called first, and after each execve.
+pub fn forbid_core_dumps() -> [Measure; 2] {
     [core_limit(), not_dumpable()]
 }
 
 fn core_limit() -> Measure {
-    // A hard limit of 0 that the parent left cannot be raised; the dumpable flag covers that case.
+    // A hard limit of 0 that the parent left cannot be raised to 1 without privilege, and may stay: a
+    // process that is not dumpable leaves no core either way.
     let set = setrlimit(Resource::RLIMIT_CORE, CORE_LIMIT_BYTES, CORE_LIMIT_BYTES)
         .or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0));
     match set.and_then(|()| getrlimit(Resource::RLIMIT_CORE)) {
@@ -43,7 +45,7 @@ fn not_dumpable() -> Measure {
 
 #[cfg(target_vendor = "apple")]
 fn not_dumpable() -> Measure {
-    match crate::sys::process::deny_attach() {
+    match crate::sys::deny_attach() {
         Ok(()) => Measure::on_as(NOT_DUMPABLE, "PT_DENY_ATTACH"),
         Err(error) => refused(NOT_DUMPABLE, &error),
     }

@@ -1,4 +1,6 @@
-//! No privileges, and no way to gain any; for root too.
+//! No privileges, and no way to gain any.
+//!
+//! For root too: with CAP_PERFMON or CAP_SYS_ADMIN a process passes Landlock's hooks for `/proc`.
 
 use tinyagent_protocol::report::Measure;
 
@@ -13,25 +15,25 @@ pub fn no_new_privs() -> Measure {
     match prctl::set_no_new_privs().and_then(|()| prctl::get_no_new_privs()) {
         Ok(true) => Measure::on(NO_NEW_PRIVS),
         Ok(false) => Measure::failed(NO_NEW_PRIVS, "the flag reads back as clear"),
-        Err(errno) => super::refused(NO_NEW_PRIVS, &errno.into()),
+        Err(errno) => crate::refused(NO_NEW_PRIVS, &errno.into()),
     }
 }
 
 /// Empties every capability set.
 #[cfg(target_os = "linux")]
 pub fn no_capabilities() -> Measure {
-    use crate::sys::capabilities::{any_held, clear, clear_bounding};
+    use crate::sys::{clear_bounding_capabilities, clear_capabilities, holds_capabilities};
 
     // The bounding set first: dropping from it takes CAP_SETPCAP.
-    let bounding_is_empty = clear_bounding();
-    match clear().and_then(|()| any_held()) {
+    let bounding_is_empty = clear_bounding_capabilities();
+    match clear_capabilities().and_then(|()| holds_capabilities()) {
         Ok(false) if bounding_is_empty => Measure::on(CAPABILITIES),
         Ok(false) => Measure::on_as(
             CAPABILITIES,
             "none held; the bounding set stays, without effect under no-new-privs",
         ),
         Ok(true) => Measure::failed(CAPABILITIES, "some read back as held"),
-        Err(error) => super::refused(CAPABILITIES, &error),
+        Err(error) => crate::refused(CAPABILITIES, &error),
     }
 }
 
