@@ -1,10 +1,11 @@
 //! Claim 4 at the one place where a peer's own text enters a body: arguments that name an event, that try to
 //! break out, and that only look as if they did.
 
+use tinyagent_harness::catalog::WRITE;
 use tinyagent_relay::sha256_hex;
 
 use crate::peer::{Peer, assert_ends, call, event_in, proof_in, publish, refusal};
-use crate::wire::{self, WRITE};
+use crate::wire;
 
 /// Every way to write the word: each letter small, large, or as an escape of either.
 fn spellings_of_event() -> Vec<String> {

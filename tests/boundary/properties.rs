@@ -1,7 +1,7 @@
 //! Claim 4 over random and mutated requests: whatever signature comes back verifies against the policy, or
 //! nothing comes back.
 //!
-//! What a signature may stand for is judged by `wire`, which shares no code with the signer.
+//! What a signature may stand for is judged by `wire` and the harness' catalog, which share no code with the signer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,11 +10,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tinyagent_harness::catalog::{AUTHORIZATIONS, kinds_of, writes};
 use tinyagent_relay::{Event, sha256_hex};
 
 use crate::peer::{MALFORMED, Peer, RELAY, event_in, proof_in};
 use crate::requests::{EXPOSED, Mutation, mutate, mutation, request};
-use crate::wire::{self, AUTHORIZATIONS};
+use crate::wire;
 
 /// Rules that may refuse a request of this sort; a name outside would be an answer that nobody knows.
 const RULES: [&str; 7] = [
@@ -91,7 +92,7 @@ fn judge_call(frame: &str) -> Result<String, TestCaseError> {
     prop_assert!(EXPOSED.contains(&tool.as_str()), "{tool} is not exposed");
     let arguments = object(fields["arguments"].get());
     prop_assert!(arguments.is_some(), "arguments that are no object");
-    if wire::writes(&tool) {
+    if writes(&tool) {
         let event = arguments.iter().flatten().find(|(key, _)| key.to_lowercase() == "event");
         prop_assert!(event.is_none(), "an event argument");
     }
@@ -121,7 +122,7 @@ fn judge_proof(proof: &Event, frame: &str, event: Option<&Event>, public: &str) 
 fn judge_event(event: &Event, tool: &str, frame: &str, public: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(event.pubkey.as_str(), public);
     prop_assert!(!AUTHORIZATIONS.contains(&event.kind), "an authorization");
-    let kinds = wire::kinds_of(tool).expect("exposed");
+    let kinds = kinds_of(tool).expect("exposed");
     prop_assert!(kinds.contains(&event.kind), "kind {} from {}", event.kind, tool);
     for (tag, owner) in [("grant", "request_grant"), ("request", "request_decision")] {
         let has = event.tags.iter().any(|names| names[0] == tag);

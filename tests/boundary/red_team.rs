@@ -2,8 +2,9 @@
 //! changes one thing of a valid request, and gets the exact refusal, or the end of the signer, and no
 //! signature.
 
+use tinyagent_harness::catalog::{AUTHORIZATIONS, READ, WRITE, kinds_of};
+
 use crate::peer::{Peer, RELAY, assert_ends, call, event_in, proof_in, publish, refusal};
-use crate::wire::{self, AUTHORIZATIONS, READ, WRITE};
 
 /// One valid request of each kind.
 fn valid() -> [String; 5] {
@@ -215,7 +216,7 @@ fn kinds_to_try() -> Vec<u64> {
 fn each_tool_gets_its_own_kinds_signed_and_no_other() {
     let mut peer = Peer::with_everything();
     for tool in READ.into_iter().chain(WRITE.iter().map(|(tool, _)| *tool)) {
-        let own = wire::kinds_of(tool).expect("a tool of the catalog");
+        let own = kinds_of(tool).expect("a tool of the catalog");
         for kind in kinds_to_try() {
             let answer = peer.ask(&publish(tool, "{}", kind, r#"[["x","y"]]"#));
             if own.contains(&kind) {

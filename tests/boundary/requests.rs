@@ -3,8 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-
-use crate::wire;
+use tinyagent_harness::catalog::{READ, WRITE};
 
 /// The tools that the signer under attack may be asked for; requests are mostly for these.
 pub const EXPOSED: [&str; 7] = [
@@ -79,8 +78,7 @@ fn arguments() -> impl Strategy<Value = String> {
 
 /// JSON text of a tool's name: mostly exposed.
 fn tool() -> impl Strategy<Value = String> {
-    let others: Vec<&'static str> =
-        wire::READ.into_iter().chain(wire::WRITE.iter().map(|(name, _)| *name)).collect();
+    let others: Vec<&'static str> = READ.into_iter().chain(WRITE.iter().map(|(name, _)| *name)).collect();
     let foreign =
         ["publish_event", "read_management", "Post_message", "post_message ", "post_message\\u0000"];
     prop_oneof![

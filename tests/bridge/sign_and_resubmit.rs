@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tinyagent_harness::catalog::{READ, WRITE};
 use tinyagent_harness::{Host, HostOptions, PATIENCE, PUBKEY};
 use tinyagent_relay::{Grant, Matcher, Options, Relay, Reply};
 
 use crate::support::{assert_answered, error_of, tool_error};
-use crate::tools::{READ, WRITE};
 
 /// A message's arguments.
 pub const HELLO: &str = r#"{"room":"general","content":"hi"}"#;

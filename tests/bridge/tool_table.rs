@@ -1,53 +1,11 @@
 //! Contract 2: tools/list, whatever the relay's table is like.
 
 use serde_json::{Value, json};
+use tinyagent_harness::catalog::{READ, WRITE};
 use tinyagent_harness::{Host, HostOptions, request};
 use tinyagent_relay::{Matcher, Options, Relay, Reply};
 
 use crate::outcome::assert_answered;
-
-/// The read tools in the contract's order.
-const READ_TOOLS: [&str; 17] = [
-    "list_repositories",
-    "read_repository",
-    "list_issues",
-    "read_issue",
-    "list_pull_requests",
-    "read_pull_request",
-    "list_files",
-    "read_file",
-    "read_attachment",
-    "list_rooms",
-    "read_room",
-    "read_thread",
-    "list_wiki",
-    "read_wiki_page",
-    "list_jobs",
-    "read_job",
-    "read_status",
-];
-
-/// The write tools in the contract's order.
-const WRITE_TOOLS: [&str; 18] = [
-    "create_issue",
-    "create_pull_request",
-    "comment",
-    "post_message",
-    "start_thread",
-    "reply_in_thread",
-    "react",
-    "publish_wiki_page",
-    "propose_wiki_merge",
-    "upload_attachment",
-    "request_decision",
-    "request_grant",
-    "request_job",
-    "accept_job",
-    "job_progress",
-    "job_result",
-    "job_error",
-    "cancel_job",
-];
 
 pub fn tools(host: &mut Host) -> Vec<Value> {
     let answer = host.ask("tools/list", "{}");
@@ -82,8 +40,8 @@ pub fn lists(relay: &Relay) -> usize {
 #[test]
 fn the_exposed_tools_are_listed_in_the_contracts_order_and_tiny_diagnose_comes_last() {
     let relay = Relay::start(Options::default());
-    assert_eq!(names(&mut Host::start(&relay)), [&READ_TOOLS[..], &["tiny_diagnose"]].concat());
-    let all = [&READ_TOOLS[..], &WRITE_TOOLS, &["tiny_diagnose"]].concat();
+    assert_eq!(names(&mut Host::start(&relay)), [&READ[..], &["tiny_diagnose"]].concat());
+    let all = [&READ[..], &WRITE.map(|(name, _)| name), &["tiny_diagnose"]].concat();
     assert_eq!(names(&mut Host::with_writes(&relay)), all);
     let mut chosen = Host::with(&relay, HostOptions::args(&["--tools", " read_room,,list_jobs ,read_room"]));
     assert_eq!(names(&mut chosen), ["read_room", "list_jobs", "tiny_diagnose"]);
@@ -113,7 +71,7 @@ fn each_tool_has_the_relays_words_and_no_other_key() {
 
 #[test]
 fn case_72_no_output_schema_is_ever_shown() {
-    let mut entries: Vec<Value> = READ_TOOLS.iter().map(|name| entry(name)).collect();
+    let mut entries: Vec<Value> = READ.iter().map(|name| entry(name)).collect();
     entries.iter_mut().for_each(|entry| entry["outputSchema"] = json!({"type": "object", "required": ["x"]}));
     let (relay, mut host) = with_entries(entries);
     assert!(tools(&mut host).iter().all(|tool| tool.get("outputSchema").is_none()));
@@ -126,9 +84,9 @@ fn pages_are_followed_to_the_last() {
     for size in [1, 7, 40] {
         let relay = Relay::start(Options { page_size: Some(size), ..Options::default() });
         // 48 entries on pages of one stay below the fifty pages.
-        relay.set_listed_tools(READ_TOOLS.iter().rev().map(|name| entry(name)).collect());
-        assert_eq!(names(&mut Host::start(&relay)), [&READ_TOOLS[..], &["tiny_diagnose"]].concat());
-        assert_eq!(lists(&relay), READ_TOOLS.len().div_ceil(size));
+        relay.set_listed_tools(READ.iter().rev().map(|name| entry(name)).collect());
+        assert_eq!(names(&mut Host::start(&relay)), [&READ[..], &["tiny_diagnose"]].concat());
+        assert_eq!(lists(&relay), READ.len().div_ceil(size));
     }
 }
 
@@ -342,7 +300,7 @@ fn a_table_of_ten_thousand_tools_is_read_and_reduced() {
         stranger["description"] = "d".repeat(200).into();
         stranger
     });
-    let entries = strangers.chain(READ_TOOLS.iter().map(|name| entry(name))).collect();
+    let entries = strangers.chain(READ.iter().map(|name| entry(name))).collect();
     assert_eq!(names(&mut with_entries(entries).1).len(), 18);
 }
 
@@ -363,7 +321,7 @@ fn every_exposed_tool_at_its_largest_fits_a_line() {
         large
     };
     let relay = Relay::start(Options::default());
-    relay.set_listed_tools(READ_TOOLS.iter().chain(&WRITE_TOOLS).map(large).collect());
+    relay.set_listed_tools(READ.iter().chain(&WRITE.map(|(name, _)| name)).map(large).collect());
     let listed = tools(&mut Host::with_writes(&relay));
     assert_eq!(listed.len(), 36);
     assert!(json!(listed).to_string().len() < 8 << 20);

@@ -1,65 +1,11 @@
 //! Contract 3: exactly the curated tools are offered, in their order, whatever the relay lists.
 
 use serde_json::{Value, json};
+use tinyagent_harness::catalog::{HIDDEN, READ, WRITE};
 use tinyagent_harness::{Host, HostOptions};
 use tinyagent_relay::{Key, Options, Relay, client};
 
 use crate::support::error_of;
-
-/// The read tools in their order.
-pub const READ: [&str; 17] = [
-    "list_repositories",
-    "read_repository",
-    "list_issues",
-    "read_issue",
-    "list_pull_requests",
-    "read_pull_request",
-    "list_files",
-    "read_file",
-    "read_attachment",
-    "list_rooms",
-    "read_room",
-    "read_thread",
-    "list_wiki",
-    "read_wiki_page",
-    "list_jobs",
-    "read_job",
-    "read_status",
-];
-
-/// The write tools in their order, with the kinds that are signed for each.
-pub const WRITE: [(&str, &[u64]); 18] = [
-    ("create_issue", &[1621]),
-    ("create_pull_request", &[1618]),
-    ("comment", &[1111]),
-    ("post_message", &[9]),
-    ("start_thread", &[11]),
-    ("reply_in_thread", &[12]),
-    ("react", &[7]),
-    ("publish_wiki_page", &[30818]),
-    ("propose_wiki_merge", &[818]),
-    ("upload_attachment", &[]),
-    ("request_decision", &[9, 1111]),
-    ("request_grant", &[1111]),
-    ("request_job", &[43001]),
-    ("accept_job", &[43002]),
-    ("job_progress", &[43003]),
-    ("job_result", &[43004]),
-    ("job_error", &[43006]),
-    ("cancel_job", &[43005]),
-];
-
-/// What the development relay lists and nobody is ever offered.
-const HIDDEN: [&str; 8] = [
-    "publish_event",
-    "read_management",
-    "set_policy",
-    "set_status",
-    "run_job",
-    "create_room",
-    "pause_agent",
-    "approve_join",
-];
 
 fn listed(host: &mut Host) -> Vec<Value> {
     host.ask("tools/list", "{}")["result"]["tools"].as_array().expect("a list").clone()

@@ -15,6 +15,7 @@
 //! assert_eq!(host.end().code, Some(0));
 //! ```
 
+pub mod catalog;
 mod host;
 mod process;
 

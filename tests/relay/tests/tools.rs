@@ -1,59 +1,9 @@
 //! The tools: every write becomes readable, every refusal says why, grants bind, and nothing is stored twice.
 
 use serde_json::{Value, json};
+use tinyagent_harness::catalog::{HIDDEN, READ, WRITE};
 use tinyagent_relay::client::{self, Post};
 use tinyagent_relay::*;
-
-/// The tools of contract section 3.
-const READS: &[&str] = &[
-    "list_repositories",
-    "read_repository",
-    "list_issues",
-    "read_issue",
-    "list_pull_requests",
-    "read_pull_request",
-    "list_files",
-    "read_file",
-    "read_attachment",
-    "list_rooms",
-    "read_room",
-    "read_thread",
-    "list_wiki",
-    "read_wiki_page",
-    "list_jobs",
-    "read_job",
-    "read_status",
-];
-const WRITES: &[(&str, &[u64])] = &[
-    ("create_issue", &[1621]),
-    ("create_pull_request", &[1618]),
-    ("comment", &[1111]),
-    ("post_message", &[9]),
-    ("start_thread", &[11]),
-    ("reply_in_thread", &[12]),
-    ("react", &[7]),
-    ("publish_wiki_page", &[30818]),
-    ("propose_wiki_merge", &[818]),
-    ("upload_attachment", &[]),
-    ("request_decision", &[9, 1111]),
-    ("request_grant", &[1111]),
-    ("request_job", &[43001]),
-    ("accept_job", &[43002]),
-    ("job_progress", &[43003]),
-    ("job_result", &[43004]),
-    ("job_error", &[43006]),
-    ("cancel_job", &[43005]),
-];
-const HIDDEN: &[&str] = &[
-    "publish_event",
-    "read_management",
-    "set_policy",
-    "set_status",
-    "run_job",
-    "create_room",
-    "pause_agent",
-    "approve_join",
-];
 
 struct Session {
     relay: Relay,
@@ -88,7 +38,7 @@ impl Session {
             json!({"event_id": event.id, "accepted": true, "message": ""}),
             "{tool}: {answer:?}"
         );
-        let (_, kinds) = WRITES.iter().find(|(name, _)| *name == tool).unwrap();
+        let (_, kinds) = WRITE.iter().find(|(name, _)| *name == tool).unwrap();
         assert!(kinds.contains(&event.kind), "{tool}");
         assert_eq!(self.relay.published().last(), Some(&event));
         event
@@ -109,11 +59,11 @@ fn the_table_holds_every_tool_of_the_contract_and_those_to_be_hidden() {
     let list = Post::list(&session.relay.url(), &session.key, None).send().json();
     let tools = list["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    for name in READS.iter().chain(HIDDEN).chain(WRITES.iter().map(|(name, _)| name)) {
+    for name in READ.iter().chain(&HIDDEN).chain(WRITE.iter().map(|(name, _)| name)) {
         assert_eq!(names.iter().filter(|listed| *listed == name).count(), 1, "{name}");
     }
     for tool in tools {
-        let reads = READS.contains(&tool["name"].as_str().unwrap());
+        let reads = READ.contains(&tool["name"].as_str().unwrap());
         assert!(tool["title"].is_string() && tool["description"].as_str().unwrap().ends_with('.'), "{tool}");
         assert_eq!(tool["inputSchema"]["type"], "object");
         assert!(!reads || tool["annotations"]["readOnlyHint"] == true, "{tool}");
