@@ -16,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use serde_json::Value;
+use tinyagent_harness::copy_program;
 
 /// Attempts that Landlock denies.
 const NO_ACCESS: [&str; 11] = [
@@ -105,8 +106,9 @@ impl Stage {
         fs::create_dir_all(&directory).expect("the temporary directory is writable");
         // Any user may do here what the sandbox is to deny.
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).expect("it is ours");
-        fs::copy(examples.join("sandbox_probe"), directory.join("probe"))
-            .expect("built by `cargo build --examples`, or with all tests of the package");
+        let probe = examples.join("sandbox_probe");
+        assert!(probe.exists(), "run `cargo build --examples`, or all tests of the package");
+        copy_program(&probe, &directory.join("probe"), 0o755);
         fs::write(directory.join("file"), "the host's configuration").expect("it is ours");
         fs::set_permissions(directory.join("file"), fs::Permissions::from_mode(0o666)).expect("it is ours");
         let mut cat = command_as(user.become_victim, Path::new("cat"));

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use tinyagent_harness::copy_program;
 use tinyagent_relay::{Event, Key};
 
 /// The relay that every test names; nothing listens there, and the signer never connects.
@@ -241,6 +242,6 @@ pub fn is_root(otherwise: &str) -> bool {
 /// the program itself.
 pub fn as_nobody(directory: &Directory, program: &Path) -> Vec<String> {
     let copy = directory.text("program");
-    fs::copy(program, &copy).expect("a copy of the program");
+    copy_program(program, Path::new(&copy), 0o755);
     ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", &copy].map(Into::into).into()
 }

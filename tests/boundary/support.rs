@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
-use tinyagent_harness::{Host, HostOptions, KEY_VARIABLE};
+use tinyagent_harness::{Host, HostOptions, KEY_VARIABLE, copy_program, write_script};
 
 /// One of the programs: in the directory that `TINYAGENT_PROGRAM_DIR` names, so that a release build can
 /// be tested by the same tests, else beside the tests.
@@ -85,16 +85,7 @@ impl Directory {
     pub fn installed(mode: u32) -> Self {
         let directory = Self::new();
         for name in ["tinyagent", "tinyagent-signer"] {
-            // By another process: a file that is open for writing in this one, and so for a moment in
-            // every child that another test starts, cannot be run.
-            shell(
-                "cp \"$0\" \"$1\" && chmod \"$2\" \"$1\"",
-                &[
-                    &program(name).display().to_string(),
-                    &directory.path(name).display().to_string(),
-                    &format!("{mode:o}"),
-                ],
-            );
+            copy_program(&program(name), &directory.path(name), mode);
         }
         directory
     }
@@ -106,16 +97,9 @@ impl Directory {
 
     /// A shell script in it that every user may run.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.path(name).display().to_string();
-        shell("printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"", &[&path, text]);
+        write_script(&self.path(name), text);
         self.path(name)
     }
-}
-
-/// Runs a line of shell with these as `$0`, `$1` and so on.
-fn shell(line: &str, arguments: &[&str]) {
-    let status = Command::new("/bin/sh").args(["-c", line]).args(arguments).status().expect("a shell");
-    assert!(status.success(), "{line} {arguments:?}");
 }
 
 impl Drop for Directory {

@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, PUBKEY, program, run};
+use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, PUBKEY, copy_program, program, run};
 use tinyagent_relay::{Key, Options, Relay, unhex};
 
 use crate::bech32::{BECH32, BECH32M, encode};
@@ -354,7 +354,7 @@ fn a_program_without_the_signer_beside_it_says_what_is_missing() {
     let folder = std::env::temp_dir().join(format!("tinyagent-{}-alone", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a writable directory");
     let alone = folder.join("tinyagent");
-    std::fs::copy(program("tinyagent"), &alone).expect("a copy");
+    copy_program(&program("tinyagent"), &alone, 0o755);
     for args in [&["mcp", "--relay", "http://127.0.0.1:9"][..], &["keygen"]] {
         let mut command = Command::new(&alone);
         command.args(args).env_clear().env(KEY_VARIABLE, KEY).stdin(Stdio::null());

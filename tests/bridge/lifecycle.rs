@@ -16,6 +16,7 @@ use tinyagent_harness::{
 };
 use tinyagent_relay::{AcceptFault, Options, Relay};
 
+use crate::network::TempFile;
 use crate::support::{assert_answered, assert_within, bare, lines, piped, redirected, silent};
 
 /// What hosts send first, and a tools/list.
@@ -138,33 +139,16 @@ fn stdin_may_be_dev_null_or_an_empty_file_or_closed() {
     assert_eq!(relay.connections(), 0);
 }
 
-/// A file that is gone when the test ends.
-struct TempFile(std::path::PathBuf);
-
-impl TempFile {
-    fn new(name: &str, content: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tinyagent-{}-{name}", std::process::id()));
-        std::fs::write(&path, content).expect("a writable directory");
-        Self(path)
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 #[test]
 fn stdin_may_be_a_file_and_stdout_too() {
     let relay = Relay::start(Options::default());
     let input = TempFile::new("in", &opening());
     let output = TempFile::new("out", "");
     let mut command = bare(&relay.url());
-    command.stdin(File::open(&input.0).expect("readable"));
-    command.stdout(File::create(&output.0).expect("writable")).stderr(Stdio::null());
+    command.stdin(File::open(input.path()).expect("readable"));
+    command.stdout(File::create(output.path()).expect("writable")).stderr(Stdio::null());
     assert_eq!(command.status().expect("it starts").code(), Some(0));
-    let answers = lines(&std::fs::read(&output.0).expect("readable"));
+    let answers = lines(&std::fs::read(output.path()).expect("readable"));
     assert_eq!((answers.len(), &answers[0]["id"], &answers[1]["id"]), (2, &json!(0), &json!(1)));
 }
 

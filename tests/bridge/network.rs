@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, program, run};
+use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, program, run, write_script};
 use tinyagent_relay::{Authority, Matcher, Options, Relay, Reply, Tls, faults};
 
 use crate::outcome::{assert_answered, error_text};
@@ -18,11 +18,16 @@ pub struct TempFile(PathBuf);
 
 impl TempFile {
     pub fn new(name: &str, content: &str) -> Self {
+        let file = TempFile::named(name);
+        std::fs::write(&file.0, content).expect("a temporary file");
+        file
+    }
+
+    /// A path for a file that something else will make.
+    fn named(name: &str) -> Self {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("tinyagent-{}-{number}-{name}", std::process::id()));
-        std::fs::write(&path, content).expect("a temporary file");
-        TempFile(path)
+        TempFile(std::env::temp_dir().join(format!("tinyagent-{}-{number}-{name}", std::process::id())))
     }
 
     pub fn path(&self) -> String {
@@ -312,12 +317,11 @@ impl NameService {
         }
         let tinyagent = program("tinyagent");
         let text = format!(
-            "#!/bin/sh\nexec unshare {namespaces} sh -c '{setup} && exec \"$0\" \"$@\"' {} \"$@\"\n",
+            "exec unshare {namespaces} sh -c '{setup} && exec \"$0\" \"$@\"' {} \"$@\"",
             tinyagent.display()
         );
-        let script = TempFile::new("in-namespace", &text);
-        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(&script.0, executable).expect("our own file");
+        let script = TempFile::named("in-namespace");
+        write_script(&script.0, &text);
         Some(NameService { script, _files: files })
     }
 

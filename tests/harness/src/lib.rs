@@ -17,9 +17,11 @@
 
 pub mod catalog;
 mod host;
+mod install;
 mod process;
 
 pub use host::{Ended, Host, HostOptions, Input, Stderr};
+pub use install::{copy_program, write_script};
 pub use process::{children, environ, is_alive, program, run, signer_of, status_field, wait_gone};
 
 use std::time::Duration;
