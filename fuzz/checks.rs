@@ -1,22 +1,27 @@
 //! What holds for any bytes whatever, one function a fuzz target.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use tinyagent_facade::host::message::Message as HostMessage;
 use tinyagent_facade::relay::sse::Events;
 use tinyagent_facade::result::{HostResult, LINE_LIMIT_BYTES, clean};
+use tinyagent_protocol::bind::{Mismatch, TIME_WINDOW_SECONDS, judge};
+use tinyagent_protocol::catalog;
 use tinyagent_protocol::frame::{MAX_REQUEST_BYTES, header, length};
 use tinyagent_protocol::json::Json;
-use tinyagent_protocol::message::{Answer, Message};
+use tinyagent_protocol::message::{Answer, Arguments, Message, Request};
 use tinyagent_protocol::template::{Recognized, Template};
 
 /// A check of one reader.
 pub type Check = fn(&[u8]);
 
 /// Every check by the name of its fuzz target.
-pub const ALL: [(&str, Check); 5] = [
+pub const ALL: [(&str, Check); 6] = [
     ("frame", frame),
     ("request", request),
     ("template", template),
+    ("bind", bind),
     ("host_line", host_line),
     ("relay_answer", relay_answer),
 ];
@@ -54,6 +59,47 @@ pub fn template(data: &[u8]) {
         let (json, _) = Json::check(wire.as_bytes()).expect("our own text is JSON");
         assert_eq!(Template::from_wire(json).as_ref(), Some(&template));
     }
+}
+
+/// A template that says what its call asked for does so whatever the order of the arguments, and no longer
+/// with other words, another kind, another time or one tag more.
+pub fn bind(data: &[u8]) {
+    let Ok(Message { request: Request::Publish(publish), .. }) = Message::parse(data) else { return };
+    let Some(tool) = catalog::tool(&publish.tool) else { return };
+    let honest = publish.template;
+    let now = honest.created_at.unwrap_or(1_700_000_000);
+    let accepted = judge(tool, publish.arguments, &honest, now).is_ok();
+
+    let mut members: Vec<String> = publish.arguments.json().members().map(member).collect();
+    members.reverse();
+    let reversed = format!("{{{}}}", members.join(","));
+    let (json, _) = Json::check(reversed.as_bytes()).expect("members of an object make one");
+    let reversed = Arguments::new(json).expect("an object");
+    assert_eq!(judge(tool, reversed, &honest, now).is_ok(), accepted);
+    if !accepted {
+        return;
+    }
+
+    assert!(tool.kinds.contains(&honest.kind));
+    let judged = |alter: &dyn Fn(&mut Template)| {
+        let mut altered = honest.clone();
+        alter(&mut altered);
+        judge(tool, publish.arguments, &altered, now)
+    };
+    // Longer than anything that the arguments could say.
+    let words = "\u{2603}".repeat(data.len() + 1);
+    let before = judged(&|template| template.content.insert_str(0, &words));
+    let after = judged(&|template| template.content.push_str(&words));
+    assert!(matches!((before, after), (Err(Mismatch::Content(_)), Err(Mismatch::Content(_)))));
+    assert_eq!(judged(&|template| template.kind = u64::MAX), Err(Mismatch::NoRow));
+    assert_eq!(judged(&|template| template.tags.push(vec![words.clone()])), Err(Mismatch::Unlisted));
+    let past = now.checked_sub(TIME_WINDOW_SECONDS + 1);
+    let elsewhen = past.unwrap_or(now.saturating_add(TIME_WINDOW_SECONDS + 1));
+    assert_eq!(judged(&|template| template.created_at = Some(elsewhen)), Err(Mismatch::Time));
+}
+
+fn member((key, value): (Cow<'_, str>, Json<'_>)) -> String {
+    format!("{}:{}", serde_json::to_string(&key).expect("a text"), value.text())
 }
 
 /// A host's line is what serde_json takes it for, and its id can be echoed on one line.
