@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tinyagent_harness::{Host, HostOptions, PATIENCE, call, ping, request};
-use tinyagent_relay::{Gate, Matcher, Options, Relay, Reply};
+use tinyagent_relay::{Gate, Matcher, Options, Relay, Reply, Step};
 
-use crate::support::{assert_answered, assert_memory_is_bounded, assert_within, error_of, timed, tool_error};
+use crate::support::{
+    assert_answered, assert_memory_is_bounded, assert_within, error_of, peak_memory, timed, tool_error,
+};
 
 /// A relay that holds every call of list_rooms at a gate.
 pub fn holding() -> (Relay, Gate) {
@@ -303,4 +305,39 @@ fn case_068_answers_past_what_may_wait_hold_the_calls_up_and_not_the_memory() {
         assert_eq!(answer["result"]["content"][0]["data"].as_str().map(str::len), Some(4 << 20), "{}", id);
     }
     assert_memory_is_bounded(&mut host);
+}
+
+#[test]
+fn a_largest_answer_beside_its_own_largest_call_and_half_of_another_line_is_held_once() {
+    // The limits of two lines and of an answer (contract 2 and 4), and room for the programs and a chunk.
+    const ONCE_BYTES: u64 = (48 + 48 + 32 + 12) << 20;
+
+    let relay = Relay::start(Options { body_limit: 64 << 20, record: false, ..Options::default() });
+    let gate = Gate::new();
+    let held_at = gate.clone();
+    relay.script(
+        Matcher::tool("list_rooms"),
+        Reply::with(move |request| {
+            let text = "a".repeat((32 << 20) - 200);
+            let body = request.result_text(&format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#));
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ";
+            let answer = format!("{head}{}\r\n\r\n{body}", body.len());
+            Reply::steps([Step::Wait(held_at.clone()), Step::Write(answer.into_bytes())])
+        }),
+    );
+    let mut host = Host::start(&relay);
+    let call = host.begin_call("list_rooms", &format!(r#"{{"q":"{}"}}"#, "x".repeat(47 << 20)));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    host.send_bytes(br#"{"jsonrpc":"2.0","id":"half","method":"ping","x":""#);
+    host.send_bytes(&vec![b'x'; 47 << 20]);
+    gate.open();
+    let answer = host.answer(call);
+    let shown = answer["result"]["content"][0]["text"].as_str().expect("text");
+    assert!(shown.ends_with(&format!("\n[truncated: 65536 of {} bytes shown]", (32 << 20) - 200)));
+    host.send_bytes(b"\"}\n");
+    host.answer("half");
+    for pid in [host.pid(), host.signer()] {
+        let peak = peak_memory(pid);
+        assert!(peak < ONCE_BYTES, "{peak} bytes");
+    }
 }
