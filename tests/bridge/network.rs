@@ -8,9 +8,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, program, run, write_script};
-use tinyagent_relay::{Authority, Matcher, Options, Relay, Reply, Tls, faults};
+use tinyagent_relay::{Authority, Framing, Matcher, Options, Relay, Reply, Step, Tls, faults};
 
-use crate::outcome::{assert_answered, error_text};
+use crate::outcome::{assert_answered, error_text, failed_read};
 use crate::relay_faults::FullBacklog;
 
 /// A file of the test's own that is gone with the value.
@@ -203,7 +203,8 @@ fn a_file_of_authorities_that_is_missing_or_empty_is_named_and_only_costs_the_ca
     for path in ["/nonexistent/ca.pem".to_owned(), empty.path()] {
         let mut host = Host::with(&relay, HostOptions::default().env("SSL_CERT_FILE", path));
         let text = error_text(&host.call("list_rooms", "{}")).to_owned();
-        assert!(text.starts_with("transport: ") && text.contains("SSL_CERT_FILE"), "{text}");
+        assert!(text.starts_with("transport: no CA certificates could be loaded"), "{text}");
+        assert!(text.ends_with("; correct or unset SSL_CERT_FILE and SSL_CERT_DIR"), "{text}");
         assert_eq!(host.ask("tools/list", "{}")["result"]["tools"].as_array().map(Vec::len), Some(1));
         host.assert_alive();
     }
@@ -242,6 +243,42 @@ fn http_2_refusals_and_cancellations_are_not_repeated_by_the_http_client() {
         assert_eq!(relay.posts().len(), 1, "{text}");
     }
     assert_answered(&host.call("list_rooms", "{}"));
+}
+
+#[test]
+fn a_connection_that_went_silent_ends_with_the_call_that_met_it() {
+    let authority = Authority::new();
+    let ca = TempFile::new("ca.pem", authority.pem());
+    for http2 in [true, false] {
+        let tls = authority.issue(&["127.0.0.1"]);
+        let relay = secure(if http2 { tls.with_http2() } else { tls });
+        let mut host = Host::with(&relay, trusting(&ca, &["--timeout", "2"]));
+        assert_answered(&host.call("list_rooms", "{}"));
+        relay.script(Matcher::tool("list_rooms"), Reply::hang());
+        let text = error_text(&host.call("list_rooms", "{}")).to_owned();
+        assert_eq!(text, "transport: 127.0.0.1 did not answer in time");
+        assert_answered(&host.call("list_rooms", "{}"));
+        let on: Vec<u64> = relay.posts().iter().map(|post| post.connection).collect();
+        assert!(on[0] == on[1] && on[1] != on[2], "http2 {http2}: {on:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_lasts_until_the_end_needs_the_farewell_of_tls() {
+    let authority = Authority::new();
+    let ca = TempFile::new("ca.pem", authority.pem());
+    let relay = secure(authority.issue(&["127.0.0.1"]));
+    let mut host = Host::with(&relay, trusting(&ca, &[]));
+    let until_the_end = |end: Step| {
+        Reply::from_answer(move |_, answer| {
+            let bytes = answer.framing(Framing::UntilClose).to_bytes("");
+            Reply::steps([Step::Write(bytes), end.clone()])
+        })
+    };
+    relay.script(Matcher::tool("list_rooms"), until_the_end(Step::Close));
+    assert_answered(&host.call("list_rooms", "{}"));
+    let text = failed_read(&relay, &mut host, until_the_end(Step::Abandon));
+    assert!(text.starts_with("transport: the answer (HTTP 200) broke off: "), "{text}");
 }
 
 #[test]

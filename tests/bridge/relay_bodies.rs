@@ -1,10 +1,13 @@
 //! Contract 4: which bodies are an answer. Everything else is a tool error under the host's own id, the
 //! relay was asked once, nothing is signed, and memory stays bounded.
 
+use std::time::Duration;
+
 use tinyagent_harness::{Host, status_field};
-use tinyagent_relay::{Answer, Matcher, Options, Relay, Reply, Step};
+use tinyagent_relay::{Answer, Framing, Matcher, Options, Relay, Reply, Request, Sse, Step};
 
 use crate::outcome::{assert_answered, error_text, failed_read};
+use crate::relay_repeats::wait_until_closed;
 
 /// The peak of the process's memory, in MiB.
 pub fn peak_mib(host: &Host) -> u64 {
@@ -204,6 +207,8 @@ fn a_head_without_end_and_a_head_that_is_none_are_transport_errors() {
         Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
         Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"),
         Reply::raw("HTTP/1.1 200 OK\r\nno colon\r\n\r\n"),
+        Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: folded\r\n line\r\n\r\nhello"),
+        Reply::raw("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
         Reply::raw(format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(2000))),
         Reply::raw(vec![0; 4096]),
     ] {
@@ -217,7 +222,7 @@ fn a_head_without_end_and_a_head_that_is_none_are_transport_errors() {
 fn an_answer_is_read_however_http_frames_it() {
     let relay = Relay::start(Options::default());
     let mut host = Host::start(&relay);
-    let framed: [fn(&str) -> String; 8] = [
+    let framed: [fn(&str) -> String; 10] = [
         |body| format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()),
         |body| format!("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{body}"),
         |body| format!("HTTP/1.1 200 \r\nconnection: close\r\n\r\n{body}"),
@@ -246,6 +251,17 @@ fn an_answer_is_read_however_http_frames_it() {
             )
         },
         |body| format!("HTTP/1.1 200 OK\nContent-Length: {}\n\n{body}", body.len()),
+        |body| {
+            let length = body.len();
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nContent-Length: {length}\r\n\r\n{body}")
+        },
+        // The length does not count where chunks are announced (RFC 9112, 6.3).
+        |body| {
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+                body.len()
+            )
+        },
     ];
     for frame in framed {
         let reply = Reply::with(move |request| {
@@ -274,5 +290,70 @@ fn bytes_behind_an_answer_are_never_taken_for_the_next_one() {
             assert_answered(&answer);
             assert!(!answer.to_string().contains("smuggled"), "{answer}");
         }
+    }
+}
+
+#[test]
+fn bytes_that_come_late_behind_an_answer_are_never_taken_for_the_next_one() {
+    let relay = Relay::start(Options::default());
+    let mut host = Host::start(&relay);
+    let smuggled = |request: &Request| {
+        let next = request.rpc_id().parse::<u64>().expect("a number") + 1;
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{next},"result":{{"content":[{{"type":"text","text":"smuggled"}}]}}}}"#
+        );
+        Answer::json_text(200, body).to_bytes("")
+    };
+    let soon = || Step::Sleep(Duration::from_millis(20));
+    let behind_a_whole_one = Reply::from_answer(move |request, answer| {
+        Reply::steps([Step::Write(answer.to_bytes("")), soon(), Step::Write(smuggled(request))])
+    });
+    let as_the_rest_of_a_stream = Reply::from_answer(move |request, answer| {
+        let event = Sse::Plain.spell(&String::from_utf8_lossy(&answer.body)).into_bytes();
+        let answer = answer.set_header("Content-Type", "text/event-stream").body(event);
+        let begun = answer.framing(Framing::ChunkedUnfinished(usize::MAX)).to_bytes("");
+        let end = Step::Write([b"0\r\n\r\n", &smuggled(request)[..]].concat());
+        Reply::steps([Step::Write(begun), soon(), end])
+    });
+    let behind_a_refusal = Reply::with(move |request| {
+        let refused = Answer::json_text(429, r#"{"message":"slowly"}"#).to_bytes("");
+        Reply::steps([Step::Write(refused), soon(), Step::Write(smuggled(request))])
+    });
+    let mut next_after = |reply: &Reply, wait: bool| {
+        relay.script(Matcher::tool("list_rooms"), reply.clone());
+        host.call("list_rooms", "{}");
+        if wait {
+            wait_until_closed(&relay);
+        }
+        let answer = host.call("list_jobs", "{}");
+        assert_answered(&answer);
+        assert!(!answer.to_string().contains("smuggled"), "{answer}");
+    };
+    // Whatever comes before the next request ends the connection; the rest of an answer does so at any time.
+    for reply in [&behind_a_whole_one, &as_the_rest_of_a_stream, &behind_a_refusal] {
+        next_after(reply, true);
+    }
+    next_after(&as_the_rest_of_a_stream, false);
+}
+
+#[test]
+fn a_connection_is_kept_exactly_as_long_as_the_relay_says() {
+    let relay = Relay::start(Options::default());
+    let mut host = Host::start(&relay);
+    for status in [400, 401, 403, 404, 429, 500, 503] {
+        failed_read(&relay, &mut host, Reply::error(status, -32000, "no"));
+    }
+    assert_answered(&host.call("list_rooms", "{}"));
+    assert_eq!(relay.connections(), 1, "a refusal costs no connection");
+    let closing = Reply::map(|_, answer| answer.header("Connection", "close"));
+    let old = Reply::from_answer(|_, answer| {
+        let text = String::from_utf8_lossy(&answer.to_bytes("")).replacen("HTTP/1.1", "HTTP/1.0", 1);
+        Reply::steps([Step::Write(text.into()), Step::UntilClientLeaves])
+    });
+    for (count, reply) in [closing, old].into_iter().enumerate() {
+        relay.script(Matcher::tool("list_rooms"), reply);
+        assert_answered(&host.call("list_rooms", "{}"));
+        assert_answered(&host.call("list_rooms", "{}"));
+        assert_eq!(relay.connections(), count as u64 + 2);
     }
 }

@@ -118,6 +118,7 @@ fn case_102_the_bound_on_a_call_holds_for_every_kind_of_slowness_and_ping_goes_o
         Reply::steps([Step::Write(head.to_vec()), Step::UntilClientLeaves]),
         Reply::steps([Step::Write([&head[..], b"{\"jsonrpc\":"].concat()), Step::UntilClientLeaves]),
         Reply::steps([Step::Write(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec()), Step::UntilClientLeaves]),
+        Reply::steps([Step::Endless(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n".to_vec())]),
     ] {
         let before = relay.posts().len();
         relay.script(Matcher::tool("list_rooms"), reply);

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tinyagent_harness::{Host, HostOptions};
-use tinyagent_relay::{Gate, Idle, Matcher, Options, Relay, Reply, Request, Step};
+use tinyagent_relay::{Authority, Gate, Idle, Matcher, Options, Relay, Reply, Request, Step};
 
+use crate::network::{TempFile, secure, trusting};
 use crate::outcome::{assert_answered, error_text, failed_read, failed_submission, impatient};
 
 const CLOSED: &str = "transport: the relay closed the connection without an answer";
@@ -28,7 +29,7 @@ fn connected(relay: &Relay) -> Host {
 }
 
 /// Waits until the relay has closed every connection.
-fn wait_until_closed(relay: &Relay) {
+pub fn wait_until_closed(relay: &Relay) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while relay.open_connections() > 0 {
         assert!(Instant::now() < deadline, "connections stay open");
@@ -134,9 +135,13 @@ fn a_read_that_a_fresh_connection_swallows_is_not_sent_again() {
 #[test]
 fn a_read_is_not_sent_again_once_an_answer_has_begun() {
     let relay = Relay::start(Options::default());
-    for bytes in
-        ["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{"]
-    {
+    for bytes in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{",
+        "HTTP/1.1 200 OK\r\nContent-Le",
+        "H",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+    ] {
         for end in [Step::Close, Step::Reset] {
             let mut host = connected(&relay);
             let reply =
@@ -144,6 +149,24 @@ fn a_read_is_not_sent_again_once_an_answer_has_begun() {
             assert!(failed_read(&relay, &mut host, reply).starts_with("transport: "), "{bytes:?}");
         }
     }
+}
+
+#[test]
+fn a_connection_that_ends_without_the_farewell_of_tls_counts_as_closed() {
+    let authority = Authority::new();
+    let ca = TempFile::new("ca.pem", authority.pem());
+    let relay = secure(authority.issue(&["127.0.0.1"]));
+    let mut host = Host::with(&relay, trusting(&ca, &["--allow-writes"]));
+    assert_answered(&host.call("list_jobs", "{}"));
+    relay.script(Matcher::tool("list_rooms"), Reply::steps([Step::Abandon]));
+    assert_answered(&host.call("list_rooms", "{}"));
+    let calls = relay.calls_of("list_rooms");
+    assert_eq!(calls.len(), 2);
+    assert_separately_proved(&calls[0], &calls[1]);
+    relay.script(Matcher::tool("post_message"), Reply::steps([Step::Abandon]));
+    let answer = host.call("post_message", r#"{"room":"general","content":"once"}"#);
+    assert_eq!(error_text(&answer), format!("{CLOSED}; the call may have taken effect"));
+    assert_eq!(relay.calls_of("post_message").len(), 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
 };
-use hyper::{Method, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
 use tinyagent_protocol::body::{Endpoint, RELAY_PROTOCOL_VERSION};
@@ -56,7 +56,8 @@ pub struct NoAnswer {
     pub detail: String,
     /// Whether any byte of the request may have reached the relay.
     pub sent: bool,
-    /// Whether the relay had closed a reused connection, so that this request was most likely never read.
+    /// Whether the relay closed a reused connection before any byte of an answer, so that this request was most
+    /// likely never read.
     pub stale: bool,
 }
 
@@ -147,16 +148,28 @@ impl RelayClient {
     ) -> Result<HttpAnswer, NoAnswer> {
         let begun = body.begun();
         let must_be_whole = method == Method::POST;
-        let mut connection = self.connections.get().await?;
-        let mut response = connection.send(method, target, headers, body).await.map_err(|error| {
-            let closed = is_closed(&error);
-            let detail = if closed {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.headers_mut() = headers;
+        let (connection, mut response) = loop {
+            let mut connection = self.connections.get().await?;
+            let mut failed = match connection.send(request, target).await {
+                Ok(response) => break (connection, response),
+                Err(failed) => failed,
+            };
+            // An idle connection that ended before it took any of the request; the next one may have it.
+            if let Some(unsent) = failed.take_message().filter(|_| connection.reused) {
+                request = unsent;
+                continue;
+            }
+            let error = failed.into_error();
+            let detail = if is_closed(&error) {
                 "the relay closed the connection without an answer".into()
             } else {
                 format!("no valid HTTP answer: {}", cause(&error))
             };
-            NoAnswer { detail, sent: begun.get(), stale: connection.reused && closed }
-        })?;
+            return Err(NoAnswer { detail, sent: begun.get(), stale: connection.was_stale(&error) });
+        };
         let status = response.status();
         let body = if status == StatusCode::OK && must_be_whole {
             let whole = body::read(&mut response, MAX_ANSWER_BYTES).await;

@@ -1,25 +1,25 @@
 //! Connections to the relay: made when a request needs one, kept for the next request, never shared by
-//! two requests unless the relay speaks HTTP/2.
+//! two requests at a time, in HTTP/2 neither: one that has gone silent ends with the request that met it.
 //!
 //! Nothing here knows what a request asks; it is sent once, and what becomes of it is the caller's to say.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::future::poll_fn;
 use std::io;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper::header::{HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tinyagent_protocol::relay_url::RelayUrl;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::Instant;
@@ -27,6 +27,7 @@ use tower_service::Service;
 
 use super::body::RequestBody;
 use super::proxy::RelayProxy;
+use super::stream::{AnyStream, Noting};
 use super::tls::{Connectors, Roots};
 use crate::failure::one_line;
 
@@ -35,6 +36,15 @@ const KEEP_IDLE: Duration = Duration::from_secs(90);
 
 /// How many idle connections are kept.
 const MAX_IDLE: usize = 4;
+
+/// A silent connection is asked for a sign of life this often, and given up after so many asked in vain, so
+/// that a relay that vanished is noticed before the next request.
+const PROBE_EVERY: Duration = Duration::from_secs(15);
+const MAX_PROBES: u32 = 3;
+
+/// A connection whose other end acknowledges nothing for this long is given up.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
@@ -85,11 +95,10 @@ pub struct Connections {
     relay: RelayUrl,
     proxy: Option<RelayProxy>,
     tls: watch::Receiver<Option<Result<Connectors, String>>>,
-    idle: RefCell<Vec<(http1::SendRequest<RequestBody>, Instant)>>,
-    multiplexed: RefCell<Option<http2::SendRequest<RequestBody>>>,
+    idle: RefCell<Vec<(Sender, Instant)>>,
 }
 
-/// A connection that is one request's own, or a share in one of HTTP/2.
+/// A connection that is one request's own.
 pub struct Connection {
     sender: Sender,
     /// Whether it served a request before.
@@ -97,16 +106,10 @@ pub struct Connection {
 }
 
 enum Sender {
-    Http1(http1::SendRequest<RequestBody>),
+    /// With whether anything has come from the relay since the last request was handed over.
+    Http1(http1::SendRequest<RequestBody>, Rc<Cell<bool>>),
     Http2(http2::SendRequest<RequestBody>),
 }
-
-/// What a connection runs over.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
-
-type AnyStream = Box<dyn Stream>;
 
 impl Connections {
     /// Prepares the connections and makes none. The CA certificates of an https relay are read on a thread,
@@ -118,8 +121,7 @@ impl Connections {
                 ready.send_replace(Some(roots.connectors().map_err(|error| error.to_string())))
             });
         }
-        let (idle, multiplexed) = Default::default();
-        Self { relay: relay.clone(), proxy, tls, idle, multiplexed }
+        Self { relay: relay.clone(), proxy, tls, idle: RefCell::default() }
     }
 
     /// An idle connection that the relay has not closed as far as is known, or a new one.
@@ -127,32 +129,23 @@ impl Connections {
     /// # Errors
     /// [`ConnectError`].
     pub async fn get(&self) -> Result<Connection, ConnectError> {
-        let shared = self.multiplexed.borrow().as_ref().filter(|sender| !sender.is_closed()).cloned();
-        if let Some(sender) = shared {
-            return Ok(Connection { sender: Sender::Http2(sender), reused: true });
-        }
         loop {
             let Some((mut sender, since)) = self.idle.borrow_mut().pop() else { break };
-            if since.elapsed() < KEEP_IDLE && is_ready(&mut sender).await {
-                return Ok(Connection { sender: Sender::Http1(sender), reused: true });
+            if since.elapsed() < KEEP_IDLE && sender.is_ready().await {
+                return Ok(Connection { sender, reused: true });
             }
         }
         // Boxed, since a future of its size would be moved about with every request that needs none of it.
-        let sender = Box::pin(self.connect()).await?;
-        if let Sender::Http2(sender) = &sender {
-            self.multiplexed.replace(Some(sender.clone()));
-        }
-        Ok(Connection { sender, reused: false })
+        Ok(Connection { sender: Box::pin(self.connect()).await?, reused: false })
     }
 
     /// Takes a connection back whose answer was read. Where some of it was left unread, the connection is
     /// used again only if the rest has come by then.
     pub fn keep(&self, connection: Connection) {
-        let Sender::Http1(sender) = connection.sender else { return };
         let mut idle = self.idle.borrow_mut();
         idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < KEEP_IDLE);
-        if idle.len() < MAX_IDLE && !sender.is_closed() {
-            idle.push((sender, Instant::now()));
+        if idle.len() < MAX_IDLE && !connection.sender.is_closed() {
+            idle.push((connection.sender, Instant::now()));
         }
     }
 
@@ -202,47 +195,71 @@ impl Connection {
     /// Sends a request and waits for the head of its answer.
     ///
     /// # Errors
-    /// The HTTP library's; whether the request was sent, its body knows.
+    /// The HTTP library's, with the request itself where none of it was sent.
     pub async fn send(
         &mut self,
-        method: Method,
+        mut request: Request<RequestBody>,
         target: &Target,
-        headers: HeaderMap,
-        body: RequestBody,
-    ) -> Result<Response<Incoming>, hyper::Error> {
-        let mut request = Request::new(body);
-        *request.method_mut() = method;
-        *request.headers_mut() = headers;
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match &mut self.sender {
-            Sender::Http1(sender) => {
+            Sender::Http1(sender, heard) => {
                 *request.uri_mut() = target.path.clone();
                 request.headers_mut().insert(HOST, target.host.clone());
-                sender.send_request(request).await
+                heard.set(false);
+                sender.try_send_request(request).await
             }
             Sender::Http2(sender) => {
                 *request.uri_mut() = target.whole.clone();
-                sender.send_request(request).await
+                request.headers_mut().remove(HOST);
+                sender.try_send_request(request).await
             }
         }
     }
+
+    /// Whether this failure of [`Self::send`] means that the relay had closed the connection while it was
+    /// idle: no byte of an answer has come.
+    pub fn was_stale(&self, error: &hyper::Error) -> bool {
+        let heard = matches!(&self.sender, Sender::Http1(_, heard) if heard.get());
+        self.reused && is_closed(error) && !heard
+    }
 }
 
-/// Whether the next request may be sent. A connection whose last answer has just been read needs one more
-/// turn of its task to know.
-async fn is_ready(sender: &mut http1::SendRequest<RequestBody>) -> bool {
-    for _ in 0..2 {
-        match poll_fn(|cx| Poll::Ready(sender.poll_ready(cx))).await {
-            Poll::Ready(ready) => return ready.is_ok(),
-            Poll::Pending => yield_now().await,
+impl Sender {
+    /// Whether the next request may be sent. A connection whose last answer has just been read needs one
+    /// more turn of its task to know.
+    async fn is_ready(&mut self) -> bool {
+        for _ in 0..2 {
+            let polled = poll_fn(|cx| {
+                Poll::Ready(match self {
+                    Self::Http1(sender, _) => sender.poll_ready(cx),
+                    Self::Http2(sender) => sender.poll_ready(cx),
+                })
+            });
+            match polled.await {
+                Poll::Ready(ready) => return ready.is_ok(),
+                Poll::Pending => yield_now().await,
+            }
+        }
+        false
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Http1(sender, _) => sender.is_closed(),
+            Self::Http2(sender) => sender.is_closed(),
         }
     }
-    false
 }
 
 /// Connects to the first of the name's addresses that answers (RFC 8305).
 async fn tcp(host: &str, port: u16) -> Result<AnyStream, Box<dyn Error>> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
+    connector.set_keepalive(Some(PROBE_EVERY));
+    connector.set_keepalive_interval(Some(PROBE_EVERY));
+    connector.set_keepalive_retries(Some(MAX_PROBES));
+    #[cfg(target_os = "linux")]
+    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT));
     let address =
         Uri::builder().scheme("http").authority(format!("{host}:{port}")).path_and_query("/").build()?;
     Ok(Box::new(connector.call(address).await?.into_inner()))
@@ -277,9 +294,11 @@ async fn tunnel(
 }
 
 async fn over_http1(stream: AnyStream) -> Result<Sender, Box<dyn Error>> {
+    let heard = Rc::default();
+    let stream = Noting::new(stream, Rc::clone(&heard));
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     spawn_local(connection);
-    Ok(Sender::Http1(sender))
+    Ok(Sender::Http1(sender, heard))
 }
 
 fn server_name(host: &str) -> Result<ServerName<'static>, Box<dyn Error>> {
@@ -298,13 +317,13 @@ impl<F: Future + 'static> hyper::rt::Executor<F> for LocalTasks {
     }
 }
 
-/// Whether an error means that the other end closed the connection.
+/// Whether an error means that the other end closed the connection, be it without TLS's farewell.
 pub fn is_closed(error: &hyper::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<io::Error>() {
-            use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
-            return matches!(error.kind(), ConnectionReset | BrokenPipe | ConnectionAborted);
+            use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+            return matches!(error.kind(), ConnectionReset | BrokenPipe | ConnectionAborted | UnexpectedEof);
         }
         source = error.source();
     }
@@ -319,4 +338,33 @@ pub fn cause(error: &dyn Error) -> String {
     }
     let text = innermost.to_string();
     one_line(text.split(" (os error").next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// Driven by hand, so that the connection learns of its end between the look at it and the request.
+    #[test]
+    fn a_request_that_an_ended_connection_never_took_comes_back() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let (ours, theirs) = duplex(1024);
+            let (sender, driver) = http1::handshake(TokioIo::new(ours)).await.expect("a connection");
+            let mut driver = pin!(driver);
+            let mut connection = Connection { sender: Sender::Http1(sender, Rc::default()), reused: true };
+            assert!(poll_fn(|cx| Poll::Ready(driver.as_mut().poll(cx).is_pending())).await);
+            assert!(connection.sender.is_ready().await);
+            drop(theirs);
+            let target = Target::new("http://relay.test/mcp").expect("a URL");
+            let (sent, _) =
+                tokio::join!(connection.send(Request::new(RequestBody::empty()), &target), driver);
+            let mut failed = sent.expect_err("nobody answers");
+            assert!(failed.take_message().is_some(), "{failed:?}");
+        });
+    }
 }

@@ -10,4 +10,5 @@ pub mod connection;
 pub mod headers;
 pub mod proxy;
 pub mod sse;
+mod stream;
 pub mod tls;

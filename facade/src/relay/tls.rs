@@ -14,6 +14,9 @@ pub enum TlsError {
     /// No certificate authority could be read.
     #[error("no CA certificates could be loaded{0}; install ca-certificates or set SSL_CERT_FILE")]
     NoRoots(String),
+    /// None could be read from where the environment says.
+    #[error("no CA certificates could be loaded{0}; correct or unset SSL_CERT_FILE and SSL_CERT_DIR")]
+    NoNamedRoots(String),
     /// The TLS library refused its settings.
     #[error("TLS cannot be set up: {0}")]
     Settings(#[from] rustls::Error),
@@ -36,7 +39,7 @@ impl Roots {
         let is_named = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         match (relay.tls(), is_named("SSL_CERT_FILE") || is_named("SSL_CERT_DIR")) {
             (false, _) => Self::Unneeded,
-            (true, true) => Self::Named(native_roots()),
+            (true, true) => Self::Named(native_roots().map_err(TlsError::NoNamedRoots)),
             (true, false) => Self::System,
         }
     }
@@ -55,7 +58,7 @@ impl Roots {
         let roots = match self {
             Self::Unneeded => RootCertStore::empty(),
             Self::Named(roots) => roots?,
-            Self::System => native_roots()?,
+            Self::System => native_roots().map_err(TlsError::NoRoots)?,
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let plain = ClientConfig::builder_with_provider(provider)
@@ -77,14 +80,14 @@ pub struct Connectors {
     pub proxy: TlsConnector,
 }
 
-/// The system's CA certificates, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
-fn native_roots() -> Result<RootCertStore, TlsError> {
+/// The system's CA certificates, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`; else why there are none.
+fn native_roots() -> Result<RootCertStore, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
         let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
-        return Err(TlsError::NoRoots(why));
+        return Err(why);
     }
     Ok(roots)
 }
