@@ -109,6 +109,24 @@ fn case_104_what_is_announced_is_decoded_and_nothing_else() {
         relay.script(Matcher::tool("list_rooms"), Reply::encoded(coding));
         assert_answered(&host.call("list_rooms", "{}"));
     }
+    for spelled in ["GZIP", "x-gzip", "Identity"] {
+        relay.script(
+            Matcher::tool("list_rooms"),
+            Reply::map(move |_, answer| {
+                let compressed = spelled != "Identity";
+                let body = if compressed { faults::gzip(&answer.body) } else { answer.body.clone() };
+                answer.header("Content-Encoding", spelled).body(body)
+            }),
+        );
+        assert_answered(&host.call("list_rooms", "{}"));
+    }
+    let in_two_members = Reply::map(|_, answer| {
+        let (first, second) = answer.body.split_at(answer.body.len() / 2);
+        let body = [faults::gzip(first), faults::gzip(second)].concat();
+        answer.header("Content-Encoding", "gzip").body(body)
+    });
+    relay.script(Matcher::tool("list_rooms"), in_two_members);
+    assert_answered(&host.call("list_rooms", "{}"));
     let both = Reply::map(|_, answer| {
         let stream = Sse::Crlf.spell(&String::from_utf8_lossy(&answer.body));
         answer
@@ -129,8 +147,10 @@ fn case_104_what_is_announced_is_decoded_and_nothing_else() {
 fn case_104_compressed_bytes_that_cannot_be_decoded_are_a_transport_error() {
     let relay = Relay::start(Options::default());
     let mut host = Host::start(&relay);
-    let broken: [fn(Vec<u8>) -> Vec<u8>; 4] = [
+    let broken: [fn(Vec<u8>) -> Vec<u8>; 6] = [
         |_| b"no gzip at all".to_vec(),
+        |_| Vec::new(),
+        |body| [&body, &b"more"[..]].concat(),
         |body| body[..body.len() / 2].to_vec(),
         |body| body[..5].to_vec(),
         |mut body| {
@@ -156,7 +176,12 @@ fn an_answer_over_32_mib_is_refused_in_bounded_memory_however_it_comes() {
     let mut host = Host::start(&relay);
     let large =
         |framing: Framing| Reply::http(Answer::json_text(200, vec![b' '; (32 << 20) + 1]).framing(framing));
+    let compressed_stream = Reply::map(|_, answer| {
+        let body = faults::gzip(&[&b"data: "[..], &vec![b'a'; 64 << 20]].concat());
+        answer.set_header("Content-Type", "text/event-stream").header("Content-Encoding", "gzip").body(body)
+    });
     for reply in [
+        compressed_stream,
         Reply::gzip_bomb(512 << 20),
         Reply::endless_body(),
         large(Framing::Length),

@@ -151,12 +151,11 @@ impl Collected {
     fn new(headers: &HeaderMap, limit: usize) -> Result<Self, String> {
         let mut gzip = None;
         for coding in headers.get_all(CONTENT_ENCODING) {
-            match coding.as_bytes() {
-                b"identity" => {}
-                b"gzip" if gzip.is_none() => {
-                    gzip = Some(MultiGzDecoder::new(Bounded { bytes: Vec::new(), limit }));
-                }
-                other => return Err(one_line(&String::from_utf8_lossy(other))),
+            let is = |name: &[u8]| coding.as_bytes().eq_ignore_ascii_case(name);
+            if gzip.is_none() && (is(b"gzip") || is(b"x-gzip")) {
+                gzip = Some(MultiGzDecoder::new(Bounded { bytes: Vec::new(), limit }));
+            } else if !is(b"identity") {
+                return Err(one_line(&String::from_utf8_lossy(coding.as_bytes())));
             }
         }
         let events = is_event_stream(headers).then(Events::default);

@@ -20,6 +20,10 @@ impl Events {
     pub fn push(&mut self, chunk: &[u8]) -> Option<Vec<u8>> {
         let mut rest = chunk;
         loop {
+            // What follows may be in a later chunk.
+            if rest.is_empty() {
+                return None;
+            }
             if std::mem::take(&mut self.after_cr) && rest.first() == Some(&b'\n') {
                 rest = &rest[1..];
             }
@@ -32,9 +36,6 @@ impl Events {
             rest = &rest[at + 1..];
             if let Some(response) = self.end_line() {
                 return Some(response);
-            }
-            if rest.is_empty() {
-                return None;
             }
         }
     }
@@ -103,6 +104,15 @@ mod tests {
             assert_eq!(read(stream).as_deref(), Some("{\"id\":1}"), "{stream:?}");
         }
         assert_eq!(read("data: {\"id\":\ndata: 1}\n\n").as_deref(), Some("{\"id\":\n1}"));
+    }
+
+    #[test]
+    fn an_empty_chunk_between_a_carriage_return_and_its_line_feed_ends_no_event() {
+        let mut events = Events::default();
+        for chunk in ["data: {\"id\":\r", "", "\ndata: 1}\r", "", "\n\r"] {
+            let found = events.push(chunk.as_bytes());
+            assert_eq!(found.is_some(), chunk == "\n\r", "{chunk:?}");
+        }
     }
 
     #[test]
