@@ -114,6 +114,19 @@ fn case_107_no_proxy_keeps_the_relay_it_names_away_from_the_proxy() {
 }
 
 #[test]
+fn a_tunnel_is_open_after_200_whatever_the_headers_say_of_a_body() {
+    let behind = BehindProxy::start();
+    for opening in [
+        "HTTP/1.0 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ] {
+        behind.proxy.open_with(opening);
+        assert_answered(&behind.host("HTTPS_PROXY", &behind.proxy.url()).call("list_rooms", "{}"));
+    }
+}
+
+#[test]
 fn case_107_a_proxy_that_is_down_or_refuses_is_named_without_its_password() {
     let behind = BehindProxy::start();
     let refused = |host: &mut Host, place: &str| {

@@ -39,6 +39,7 @@ struct Shared {
     connections: Mutex<Vec<Proxied>>,
     routes: Mutex<HashMap<String, SocketAddr>>,
     refusal: Mutex<Option<Vec<u8>>>,
+    opening: Mutex<Option<Vec<u8>>>,
     stopped: Mutex<bool>,
 }
 
@@ -74,6 +75,11 @@ impl Proxy {
     /// Answers every further request with these bytes instead of passing it on.
     pub fn refuse_with(&self, answer: impl Into<Vec<u8>>) {
         *lock(&self.shared.refusal) = Some(answer.into());
+    }
+
+    /// Opens every further tunnel with these bytes.
+    pub fn open_with(&self, answer: impl Into<Vec<u8>>) {
+        *lock(&self.shared.opening) = Some(answer.into());
     }
 
     /// The connections so far, in order of their first request.
@@ -115,7 +121,8 @@ impl Shared {
             return;
         };
         let opened = if tunnels {
-            client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            let opening = lock(&self.opening).clone();
+            client.write_all(opening.as_deref().unwrap_or(b"HTTP/1.1 200 Connection established\r\n\r\n"))
         } else {
             upstream.write_all(head.replacen(target, path, 1).as_bytes())
         };
