@@ -8,6 +8,7 @@ use serde_json::json;
 use tinyagent_harness::{Host, HostOptions, PATIENCE, call, ping, request};
 use tinyagent_relay::{Gate, Matcher, Options, Relay, Reply, Step};
 
+use crate::network::TempFile;
 use crate::support::{
     assert_answered, assert_memory_is_bounded, assert_within, error_of, peak_memory, timed, tool_error,
 };
@@ -75,6 +76,77 @@ fn a_call_that_waited_long_behind_another_comes_with_a_proof_of_its_own_time() {
     let made: Vec<u64> =
         relay.posts().iter().map(|post| post.proof.as_ref().expect("a proof").created_at).collect();
     assert!(made[1] >= made[0] + 3 && made[2] >= made[1], "{made:?}");
+}
+
+#[test]
+fn proofs_that_are_made_ahead_count_once_against_their_bound() {
+    let (relay, gate) = holding();
+    let mut host = Host::with(&relay, HostOptions::args(&["--max-proofs-per-minute", "5"]));
+    let calls = ["list_rooms", "list_jobs", "list_jobs", "list_jobs", "list_jobs", "list_jobs"]
+        .map(|tool| host.begin_call(tool, "{}"));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    gate.open();
+    for call in &calls[..5] {
+        assert_answered(&host.answer(*call));
+    }
+    let refused = host.answer(calls[5]);
+    assert!(tool_error(&refused).starts_with("signer: refused (proof-rate): "), "{refused}");
+    assert_eq!(relay.posts().len(), 5);
+}
+
+#[test]
+fn a_proof_that_was_made_ahead_of_a_call_that_is_then_cancelled_is_never_sent() {
+    let (relay, gate) = holding();
+    let log = TempFile::named("audit.jsonl");
+    let mut host = Host::with(&relay, HostOptions::args(&["--audit-log", &log.path()]));
+    let first = host.begin_call("list_rooms", "{}");
+    let dropped = host.begin_call("list_jobs", r#"{"n":1}"#);
+    assert!(gate.wait_arrived(1, PATIENCE));
+    let recorded = || -> Vec<serde_json::Value> {
+        let log = std::fs::read_to_string(log.path()).expect("the log");
+        log.lines().map(|line| serde_json::from_str(line).expect("a record")).collect()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while recorded().len() < 3 {
+        assert!(Instant::now() < deadline, "nothing was asked ahead: {:?}", recorded());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    host.send(&format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{dropped}}}}}"#
+    ));
+    let last = host.begin_call("list_jobs", r#"{"n":2}"#);
+    host.assert_alive();
+    gate.open();
+    assert_answered(&host.answer(first));
+    assert_answered(&host.answer(last));
+    let sent: Vec<String> =
+        relay.posts().iter().map(|post| post.proof.as_ref().expect("a proof").id.clone()).collect();
+    let records = recorded();
+    let tools: Vec<&str> = records.iter().filter_map(|record| record["tool"].as_str()).collect();
+    assert_eq!(tools, ["list_rooms", "list_jobs", "list_jobs"]);
+    let made: Vec<&str> = records.iter().filter_map(|record| record["proof"].as_str()).collect();
+    assert_eq!(sent, [made[0], made[2]], "the second was made ahead for nobody");
+}
+
+#[test]
+fn a_call_is_proven_once_however_many_wait_and_each_proof_fits_its_own_body() {
+    let (relay, gate) = holding();
+    let mut host = Host::with_writes(&relay);
+    let mut calls = vec![host.begin_call("list_rooms", "{}")];
+    calls.extend((0..20).map(|n| match n % 3 {
+        0 => host.begin_call("post_message", &format!(r#"{{"room":"general","content":"{n}"}}"#)),
+        _ => host.begin_call("list_jobs", &format!(r#"{{"n":{n}}}"#)),
+    }));
+    assert!(gate.wait_arrived(1, PATIENCE));
+    gate.open();
+    for call in calls {
+        assert_answered(&host.answer(call));
+    }
+    // The relay itself refuses a proof of another body and one that it has seen.
+    let posts = relay.posts();
+    assert!(posts.iter().all(|post| post.proof.is_some()));
+    let ids: std::collections::HashSet<_> = posts.iter().map(|post| post.rpc_id().to_owned()).collect();
+    assert_eq!((posts.len(), ids.len(), relay.published().len()), (28, 28, 7));
 }
 
 #[test]

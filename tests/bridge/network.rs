@@ -24,7 +24,7 @@ impl TempFile {
     }
 
     /// A path for a file that something else will make.
-    fn named(name: &str) -> Self {
+    pub fn named(name: &str) -> Self {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         TempFile(std::env::temp_dir().join(format!("tinyagent-{}-{number}-{name}", std::process::id())))
