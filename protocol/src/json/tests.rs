@@ -130,3 +130,40 @@ fn finds_a_repeated_key_among_many() {
     let (json, _) = Json::check(twice.as_bytes()).expect("valid");
     assert_eq!(json.repeated_key().as_deref(), Some("k7"));
 }
+
+/// Every object of up to five members with three keys in two spellings each, behind as many other members
+/// as lead up to the point where keys are compared in another way, and beyond it.
+#[test]
+fn fields_finds_what_get_finds_and_the_first_key_that_is_repeated() {
+    const SPELLINGS: [&str; 6] = ["a", "b", "", "\\u0061", "\\u0062", "bb"];
+    for others in [0, FEW_KEYS - 5, FEW_KEYS - 3, FEW_KEYS, FEW_KEYS + 2] {
+        for members in 0..=5 {
+            for choice in 0..SPELLINGS.len().pow(members) {
+                let chosen =
+                    (0..members).map(|at| SPELLINGS[choice / SPELLINGS.len().pow(at) % SPELLINGS.len()]);
+                let keys: Vec<String> =
+                    (0..others).map(|n| n.to_string()).chain(chosen.map(Into::into)).collect();
+                let text: Vec<String> =
+                    keys.iter().enumerate().map(|(n, key)| format!("\"{key}\":{n}")).collect();
+                let text = format!("{{{}}}", text.join(","));
+                let (json, _) = Json::check(text.as_bytes()).expect("valid");
+                let keys: Vec<Cow<'_, str>> = json.members().map(|(key, _)| key).collect();
+                let repeated = (0..keys.len()).find(|at| keys[..*at].contains(&keys[*at]));
+                let fields = json.fields(["b", "a", "none", "0"]);
+                let value = |key: &str| json.get(key).map(Json::text);
+                assert_eq!(
+                    fields.values.map(|v| v.map(Json::text)),
+                    ["b", "a", "none", "0"].map(value),
+                    "{text}"
+                );
+                assert_eq!(fields.repeated.as_ref(), repeated.map(|at| &keys[at]), "{text}");
+                assert_eq!(json.repeated_key(), fields.repeated, "{text}");
+            }
+        }
+    }
+    for other in ["[]", "null", "5", "\"a\""] {
+        let (json, _) = Json::check(other.as_bytes()).expect("valid");
+        let fields = json.fields(["a"]);
+        assert!(fields.values[0].is_none() && fields.repeated.is_none(), "{other}");
+    }
+}
