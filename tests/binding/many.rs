@@ -2,17 +2,13 @@
 //! signed for another, and the signer's memory does not grow with them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use tinyagent_harness::{Host, HostOptions, KEY, KEY_VARIABLE, PATIENCE, PUBKEY, program, status_field};
+use tinyagent_harness::{Host, HostOptions, PUBKEY, Service, status_field};
 use tinyagent_relay::{Matcher, Options, Relay, Reply};
 
 /// The agents.
@@ -22,86 +18,29 @@ const MESSAGES: usize = 4;
 /// The most that the signer may hold for fifty agents that send small requests, in kB.
 const PEAK_KB: u64 = 32 << 10;
 
-/// A signer that listens in a directory of its own.
-struct Service {
-    child: Child,
-    directory: PathBuf,
+/// A signer that binds arguments and bounds nothing that these tests count.
+fn service(relay: &str) -> Service {
+    Service::start(relay, &["--allow-writes", "--bind-arguments", "--max-events-per-minute", "1000000"])
 }
 
-impl Service {
-    fn start(name: &str, relay: &str, arguments: &[&str]) -> Self {
-        let directory = std::env::temp_dir().join(format!("tinyagent-binding-{}-{name}", std::process::id()));
-        fs::create_dir(&directory).expect("a directory");
-        let child = Command::new(program("tinyagent-signer"))
-            .arg("--socket")
-            .arg(directory.join("signer.sock"))
-            .args([
-                "--relay",
-                relay,
-                "--allow-writes",
-                "--bind-arguments",
-                "--max-events-per-minute",
-                "1000000",
-            ])
-            .arg("--audit-log")
-            .arg(directory.join("audit.log"))
-            .args(arguments)
-            .env_clear()
-            .env(KEY_VARIABLE, KEY)
-            .spawn()
-            .expect("the signer starts");
-        let service = Self { child, directory };
-        drop(service.connect());
-        service
-    }
-
-    fn socket(&self) -> String {
-        self.directory.join("signer.sock").to_str().expect("a path of text").into()
-    }
-
-    fn connect(&self) -> UnixStream {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match UnixStream::connect(self.socket()) {
-                Ok(stream) => {
-                    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-                    return stream;
-                }
-                Err(error) => assert!(Instant::now() < deadline, "{error}"),
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("delivered");
-    }
-
-    fn peak_kb(&self) -> u64 {
-        let peak = status_field(self.child.id(), "VmHWM").expect("a live process");
-        peak.trim_end_matches(" kB").parse().expect("a number")
-    }
-
-    /// The published events' records, in order of the decisions.
-    fn published(&self) -> Vec<Value> {
-        let log = fs::read_to_string(self.directory.join("audit.log")).expect("a log");
-        let records = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("a record"));
-        records.filter(|record| record["request"] == "publish").collect()
-    }
+fn signal(service: &Service, signal: Signal) {
+    kill(Pid::from_raw(service.pid().cast_signed()), signal).expect("delivered");
 }
 
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.directory);
-    }
+fn peak_kb(service: &Service) -> u64 {
+    let peak = status_field(service.pid(), "VmHWM").expect("a live process");
+    peak.trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// The published events' records, in order of the decisions.
+fn published_records(service: &Service) -> Vec<Value> {
+    service.records().into_iter().filter(|record| record["request"] == "publish").collect()
 }
 
 #[test]
 fn fifty_facades_on_one_signer_each_publish_their_own_words_and_get_their_own_ids_back() {
     let relay = Relay::start(Options::default());
-    let service = Service::start("facades", &relay.url(), &[]);
+    let service = service(&relay.url());
     let socket = service.socket();
     let mut hosts: Vec<Host> = (0..AGENTS)
         .map(|_| {
@@ -131,8 +70,8 @@ fn fifty_facades_on_one_signer_each_publish_their_own_words_and_get_their_own_id
         event.verify().expect("a valid event");
         assert_eq!((event.pubkey.as_str(), &event.content), (PUBKEY, &ids[&event.id]));
     }
-    assert_eq!(service.published().len(), AGENTS * MESSAGES);
-    let peak = service.peak_kb();
+    assert_eq!(published_records(&service).len(), AGENTS * MESSAGES);
+    let peak = peak_kb(&service);
     println!("{AGENTS} facades, {} events, the signer's peak {peak} kB", published.len());
     assert!(peak < PEAK_KB, "the signer held {peak} kB");
     for host in hosts {
@@ -146,7 +85,7 @@ fn a_signer_that_binds_arguments_binds_those_of_every_facade_on_it() {
     let relay = Relay::start(Options::default());
     let other_words = r#"{"kind":9,"tags":[["h","general"]],"content":"I resign"}"#;
     relay.script(Matcher::tool("post_message"), Reply::template(other_words));
-    let service = Service::start("binds", &relay.url(), &[]);
+    let service = service(&relay.url());
     let args = HostOptions::args(&["--signer", &service.socket(), "--allow-writes"]);
     let mut host = Host::with(&relay, HostOptions { without_key: true, ..args });
     let hello = r#"{"room":"general","content":"hi"}"#;
@@ -173,7 +112,7 @@ fn frame(request: &Value) -> Vec<u8> {
 /// However much each peer has queued, the signer takes one request of each in turn.
 #[test]
 fn peers_that_queue_requests_are_served_in_turn() {
-    let service = Service::start("turns", "http://127.0.0.1:9", &[]);
+    let service = service("http://127.0.0.1:9");
     let mut peers: Vec<UnixStream> = (0..AGENTS).map(|_| service.connect()).collect();
     for peer in &mut peers {
         peer.write_all(&frame(&json!({"describe": {}}))).expect("sent");
@@ -181,7 +120,7 @@ fn peers_that_queue_requests_are_served_in_turn() {
     }
     let words = |agent: usize, number: usize| format!("agent {agent} says {number}");
     // The signer stands still until every request is there, so that its own order alone counts.
-    service.signal(Signal::SIGSTOP);
+    signal(&service, Signal::SIGSTOP);
     for (agent, peer) in peers.iter_mut().enumerate() {
         for number in 0..MESSAGES {
             let arguments = json!({"room": "general", "content": words(agent, number)});
@@ -193,7 +132,7 @@ fn peers_that_queue_requests_are_served_in_turn() {
             peer.write_all(&frame(&json!({"publish": publish}))).expect("sent");
         }
     }
-    service.signal(Signal::SIGCONT);
+    signal(&service, Signal::SIGCONT);
     for (agent, peer) in peers.iter_mut().enumerate() {
         for number in 0..MESSAGES {
             let answer = read(peer);
@@ -202,7 +141,7 @@ fn peers_that_queue_requests_are_served_in_turn() {
     }
     let mut served: BTreeMap<String, usize> =
         (0..AGENTS).map(|agent| (format!("agent-{agent}"), 0)).collect();
-    for record in service.published() {
+    for record in published_records(&service) {
         let client = record["client"].as_str().expect("a label");
         *served.get_mut(client).expect("a known label") += 1;
         let (most, least) = (served.values().max(), served.values().min());

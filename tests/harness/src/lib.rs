@@ -19,10 +19,12 @@ pub mod catalog;
 mod host;
 mod install;
 mod process;
+mod service;
 
 pub use host::{Ended, Host, HostOptions, Input, Stderr};
 pub use install::{copy_program, write_script};
 pub use process::{children, environ, is_alive, program, run, signer_of, status_field, wait_gone};
+pub use service::Service;
 
 use std::time::Duration;
 
