@@ -32,3 +32,4 @@ mod table_fetches;
 mod templates;
 mod tool_table;
 mod tools;
+mod warm_connection;

@@ -109,7 +109,7 @@ fn nothing_outside_the_list_can_be_called_and_the_relay_is_not_contacted() {
         let long = "x".repeat(100_000);
         let answer = host.ask("tools/call", &json!({"name": long}).to_string());
         assert!(answer["error"]["message"].as_str().expect("a message").len() < 200);
-        assert_eq!(relay.connections(), 0, "the relay was contacted");
+        assert!(relay.requests().is_empty(), "the relay was contacted");
     }
 }
 

@@ -95,6 +95,12 @@ impl RelayClient {
         Self { host: relay.host().to_owned(), connections, mcp, manage }
     }
 
+    /// Connects while the host still shakes hands, so that its first call need not wait for it. What goes
+    /// wrong here, that call meets and tells.
+    pub async fn warm(&self) {
+        self.connections.warm().await;
+    }
+
     /// Sends a request and reads its answer.
     ///
     /// # Errors

@@ -20,9 +20,9 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tinyagent_protocol::relay_url::RelayUrl;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{spawn_local, yield_now};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tower_service::Service;
 
 use super::body::RequestBody;
@@ -45,6 +45,9 @@ const MAX_PROBES: u32 = 3;
 /// A connection whose other end acknowledges nothing for this long is given up.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long the first connection is waited for before a request needs it.
+const WARM_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
@@ -95,7 +98,16 @@ pub struct Connections {
     relay: RelayUrl,
     proxy: Option<RelayProxy>,
     tls: watch::Receiver<Option<Result<Connectors, String>>>,
-    idle: RefCell<Vec<(Sender, Instant)>>,
+    idle: RefCell<Vec<Idle>>,
+    warming: Cell<bool>,
+    warmed: Notify,
+}
+
+/// A connection that waits for its next request.
+struct Idle {
+    sender: Sender,
+    since: Instant,
+    has_served: bool,
 }
 
 /// A connection that is one request's own.
@@ -121,7 +133,8 @@ impl Connections {
                 ready.send_replace(Some(roots.connectors().map_err(|error| error.to_string())))
             });
         }
-        Self { relay: relay.clone(), proxy, tls, idle: RefCell::default() }
+        let (idle, warming, warmed) = Default::default();
+        Self { relay: relay.clone(), proxy, tls, idle, warming, warmed }
     }
 
     /// An idle connection that the relay has not closed as far as is known, or a new one.
@@ -130,22 +143,48 @@ impl Connections {
     /// [`ConnectError`].
     pub async fn get(&self) -> Result<Connection, ConnectError> {
         loop {
-            let Some((mut sender, since)) = self.idle.borrow_mut().pop() else { break };
-            if since.elapsed() < KEEP_IDLE && sender.is_ready().await {
-                return Ok(Connection { sender, reused: true });
+            if let Some(kept) = self.kept().await {
+                return Ok(kept);
             }
+            if !self.warming.get() {
+                break;
+            }
+            self.warmed.notified().await;
         }
         // Boxed, since a future of its size would be moved about with every request that needs none of it.
         Ok(Connection { sender: Box::pin(self.connect()).await?, reused: false })
+    }
+
+    async fn kept(&self) -> Option<Connection> {
+        loop {
+            let Idle { mut sender, since, has_served } = self.idle.borrow_mut().pop()?;
+            if since.elapsed() < KEEP_IDLE && sender.is_ready().await {
+                return Some(Connection { sender, reused: has_served });
+            }
+        }
+    }
+
+    /// Makes the first connection before a request needs it. A request that comes meanwhile waits for it;
+    /// where this fails, the request makes its own, and tells what goes wrong.
+    pub async fn warm(&self) {
+        if self.warming.get() || !self.idle.borrow().is_empty() {
+            return;
+        }
+        self.warming.set(true);
+        if let Ok(Ok(sender)) = timeout(WARM_LIMIT, self.connect()).await {
+            self.idle.borrow_mut().push(Idle { sender, since: Instant::now(), has_served: false });
+        }
+        self.warming.set(false);
+        self.warmed.notify_waiters();
     }
 
     /// Takes a connection back whose answer was read. Where some of it was left unread, the connection is
     /// used again only if the rest has come by then.
     pub fn keep(&self, connection: Connection) {
         let mut idle = self.idle.borrow_mut();
-        idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < KEEP_IDLE);
+        idle.retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < KEEP_IDLE);
         if idle.len() < MAX_IDLE && !connection.sender.is_closed() {
-            idle.push((connection.sender, Instant::now()));
+            idle.push(Idle { sender: connection.sender, since: Instant::now(), has_served: true });
         }
     }
 

@@ -132,6 +132,8 @@ impl Server {
              \"serverInfo\":{{\"name\":\"tinyagent\",\"version\":\"{VERSION}\"}}}}"
         );
         self.send_result(id, Era::Handshake, "", [result.into()]);
+        let bridge = self.bridge.clone();
+        spawn_local(async move { bridge.relay.warm().await });
     }
 
     fn notified(&self, method: &str, params: Option<Json<'_>>) {

@@ -213,6 +213,11 @@ impl Relay {
         lock(&self.server.accept_faults).push_back(fault);
     }
 
+    /// How many of these faults no connection has met yet.
+    pub fn faults_to_come(&self) -> usize {
+        lock(&self.server.accept_faults).len()
+    }
+
     /// Changes what happens to connections between requests.
     pub fn set_idle(&self, idle: Idle) {
         *lock(&self.server.idle) = idle;
