@@ -114,6 +114,30 @@ fn case_107_no_proxy_keeps_the_relay_it_names_away_from_the_proxy() {
 }
 
 #[test]
+fn a_proxy_over_tls_is_used_where_its_certificate_is_trusted_and_told_nothing_where_it_is_not() {
+    let authority = Authority::new();
+    let relay = secure(authority.issue(&["relay.test"]).with_http2());
+    let proxy = Proxy::start();
+    proxy.route("relay.test:443", relay.address());
+    let ca = TempFile::new("ca.pem", authority.pem());
+    let call = |proxy_url: &str| {
+        let url = proxy_url.replace("https://", "https://user:secret@");
+        let options = trusting(&ca, &[]).env("HTTPS_PROXY", url);
+        Host::at("https://relay.test", options).call("list_rooms", "{}")
+    };
+    assert_answered(&call(&proxy.secure_url(&authority.issue(&["127.0.0.1"]))));
+    assert_eq!(proxy.connections().len(), 1);
+    assert_eq!(proxy.connections()[0].line(), "CONNECT relay.test:443 HTTP/1.1");
+    assert!(relay.posts()[0].http2);
+    for tls in [authority.issue(&["proxy.test"]), Authority::new().issue(&["127.0.0.1"])] {
+        let text = error_text(&call(&proxy.secure_url(&tls))).to_owned();
+        assert!(text.starts_with("transport: cannot connect through the proxy 127.0.0.1:"), "{text}");
+        assert!(text.contains("certificate") && !text.contains("secret"), "{text}");
+    }
+    assert_eq!(proxy.connections().len(), 1);
+}
+
+#[test]
 fn a_tunnel_is_open_after_200_whatever_the_headers_say_of_a_body() {
     let behind = BehindProxy::start();
     for opening in [

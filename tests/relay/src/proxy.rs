@@ -2,10 +2,13 @@
 //! client lets a proxy see is exactly what this one keeps.
 
 use crate::server::lock;
+use crate::tls::Tls;
+use rustls::ServerConfig;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use tokio_rustls::TlsAcceptor;
 
 /// The largest head that is read, in bytes.
 const HEAD_LIMIT_BYTES: usize = 64 * 1024;
@@ -40,26 +43,26 @@ struct Shared {
     routes: Mutex<HashMap<String, SocketAddr>>,
     refusal: Mutex<Option<Vec<u8>>>,
     opening: Mutex<Option<Vec<u8>>>,
+    listening: Mutex<Vec<SocketAddr>>,
     stopped: Mutex<bool>,
 }
 
 impl Proxy {
     /// Starts a proxy on a free port.
     pub fn start() -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("a bound listener has an address");
         let shared = Arc::new(Shared::default());
-        let of_thread = shared.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if *lock(&of_thread.stopped) {
-                    return;
-                }
-                let shared = of_thread.clone();
-                std::thread::spawn(move || shared.serve(stream));
-            }
-        });
+        let serving = shared.clone();
+        let address = shared.listen(move |stream| serving.serve(stream));
         Proxy { address, shared }
+    }
+
+    /// Serves over TLS too, at this URL.
+    pub fn secure_url(&self, tls: &Tls) -> String {
+        let config = tls.config().expect("a certificate and its key");
+        let to = self.address;
+        // A failed handshake is the client's to report.
+        let address = self.shared.listen(move |stream| drop(out_of_tls(stream, config.clone(), to)));
+        format!("https://{address}")
     }
 
     /// The proxy's URL, for `HTTPS_PROXY`.
@@ -91,11 +94,31 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         *lock(&self.shared.stopped) = true;
-        let _ = TcpStream::connect(self.address);
+        for address in &*lock(&self.shared.listening) {
+            let _ = TcpStream::connect(address);
+        }
     }
 }
 
 impl Shared {
+    /// Listens on a free port, with a thread for each client.
+    fn listen(self: &Arc<Self>, serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        lock(&self.listening).push(address);
+        let shared = self.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if *lock(&shared.stopped) {
+                    return;
+                }
+                let serve = serve.clone();
+                std::thread::spawn(move || serve(stream));
+            }
+        });
+        address
+    }
+
     fn serve(&self, mut client: TcpStream) {
         let Ok((head, rest)) = read_head(&mut client) else { return };
         let index = {
@@ -148,6 +171,18 @@ impl Shared {
         }
         let _ = upstream.shutdown(Shutdown::Write);
     }
+}
+
+/// Passes on what is inside of TLS.
+fn out_of_tls(client: TcpStream, config: Arc<ServerConfig>, to: SocketAddr) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        client.set_nonblocking(true)?;
+        let client = tokio::net::TcpStream::from_std(client)?;
+        let mut client = TlsAcceptor::from(config).accept(client).await?;
+        let mut proxy = tokio::net::TcpStream::connect(to).await?;
+        tokio::io::copy_bidirectional(&mut client, &mut proxy).await.map(drop)
+    })
 }
 
 /// The head up to its empty line, and what came with it.
