@@ -264,6 +264,23 @@ fn a_connection_that_went_silent_ends_with_the_call_that_met_it() {
 }
 
 #[test]
+fn an_http_2_connection_that_ended_between_two_calls_costs_neither() {
+    let authority = Authority::new();
+    let ca = TempFile::new("ca.pem", authority.pem());
+    let tls = authority.issue(&["127.0.0.1"]).with_http2();
+    let relay = secure(tls.clone());
+    let (url, address) = (relay.url(), relay.address());
+    let mut host = Host::at(&url, trusting(&ca, &["--allow-writes"]));
+    assert_answered(&host.call("list_rooms", "{}"));
+    drop(relay);
+    let options = Options { tls: Some(tls), listen: vec![address.to_string()], ..Options::default() };
+    let relay = Relay::start(options);
+    assert_answered(&host.call("list_rooms", "{}"));
+    assert_answered(&host.call("post_message", r#"{"room":"general","content":"once"}"#));
+    assert_eq!((relay.posts().len(), relay.published().len(), relay.connections()), (3, 1, 1));
+}
+
+#[test]
 fn an_answer_that_lasts_until_the_end_needs_the_farewell_of_tls() {
     let authority = Authority::new();
     let ca = TempFile::new("ca.pem", authority.pem());
@@ -278,7 +295,8 @@ fn an_answer_that_lasts_until_the_end_needs_the_farewell_of_tls() {
     relay.script(Matcher::tool("list_rooms"), until_the_end(Step::Close));
     assert_answered(&host.call("list_rooms", "{}"));
     let text = failed_read(&relay, &mut host, until_the_end(Step::Abandon));
-    assert!(text.starts_with("transport: the answer (HTTP 200) broke off: "), "{text}");
+    assert!(text.starts_with("transport: the answer (HTTP 200) broke off: peer closed"), "{text}");
+    assert!(!text.contains("://"), "{text}");
 }
 
 #[test]

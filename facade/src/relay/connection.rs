@@ -369,14 +369,16 @@ pub fn is_closed(error: &hyper::Error) -> bool {
     error.is_incomplete_message() || error.is_closed() || error.is_canceled()
 }
 
-/// The innermost cause of an error, as one short line without the operating system's number.
+/// The innermost cause of an error, as one short line without the operating system's number or the address of
+/// a manual.
 pub fn cause(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;
     }
     let text = innermost.to_string();
-    one_line(text.split(" (os error").next().unwrap_or_default())
+    let end = [" (os error", ": https://"].iter().filter_map(|extra| text.find(extra)).min();
+    one_line(&text[..end.unwrap_or(text.len())])
 }
 
 #[cfg(test)]
