@@ -37,6 +37,10 @@ const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 #[cfg(target_os = "linux")]
 const CAPABILITY_BITS: libc::c_ulong = 64;
 
+/// An argument of prctl(2) that is not used. The C library reads each as a long, whatever was passed.
+#[cfg(target_os = "linux")]
+const UNUSED: libc::c_ulong = 0;
+
 /// Empties the ambient, effective, permitted and inheritable sets of the calling thread (capabilities(7),
 /// capset(2)).
 ///
@@ -46,10 +50,11 @@ const CAPABILITY_BITS: libc::c_ulong = 64;
 pub fn clear_capabilities() -> io::Result<()> {
     let header = CapabilityHeader { version: CAPABILITY_VERSION_3, pid: 0 };
     let none = [CapabilitySets::default(); 2];
+    let clear_all = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
     // SAFETY: PR_CAP_AMBIENT takes integers. capset reads one header and, for version 3, two sets, all of
     // which live until it returns.
     unsafe {
-        match Errno::result(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)) {
+        match Errno::result(libc::prctl(libc::PR_CAP_AMBIENT, clear_all, UNUSED, UNUSED, UNUSED)) {
             // Linux before 4.3 has no ambient set.
             Ok(_) | Err(Errno::EINVAL) => {}
             Err(errno) => return Err(errno.into()),
@@ -80,9 +85,11 @@ pub fn clear_bounding_capabilities() -> bool {
     for capability in 0..CAPABILITY_BITS {
         // SAFETY: two prctls that take integers alone.
         unsafe {
-            match libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) {
+            match libc::prctl(libc::PR_CAPBSET_READ, capability, UNUSED, UNUSED, UNUSED) {
                 0 => {}
-                1 => empty &= libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == 0,
+                1 => {
+                    empty &= libc::prctl(libc::PR_CAPBSET_DROP, capability, UNUSED, UNUSED, UNUSED) == 0;
+                }
                 // Past the last one.
                 _ if Errno::last() == Errno::EINVAL => break,
                 _ => return false,
