@@ -9,10 +9,14 @@ use std::net::TcpStream;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tinyagent_relay::client::Post;
-use tinyagent_relay::{Key, Options, Relay};
+use tinyagent_relay::{Authority, Key, Options, Relay};
 
 const CALLS: usize = 400;
 const BLOCK: usize = 40;
@@ -30,10 +34,16 @@ impl Host {
     }
 
     fn with(url: &str, args: &[&str]) -> Host {
+        Host::trusting(url, args, "")
+    }
+
+    /// `authorities` is a file, or empty for the system's.
+    fn trusting(url: &str, args: &[&str], authorities: &str) -> Host {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tinyagent"))
             .args(["mcp", "--relay", url, "--allow-writes"])
             .args(args)
             .env("TINY_PRIVATE_KEY", "07".repeat(32))
+            .env("SSL_CERT_FILE", authorities)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -70,16 +80,31 @@ impl Host {
     }
 }
 
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 /// Posts over one kept-alive connection.
 struct Bare {
-    socket: BufReader<TcpStream>,
+    socket: BufReader<Box<dyn Stream>>,
 }
 
 impl Bare {
     fn connect(relay: &Relay) -> Bare {
+        Bare { socket: BufReader::with_capacity(1 << 20, Box::new(Bare::tcp(relay))) }
+    }
+
+    fn connect_tls(relay: &Relay, settings: &Arc<ClientConfig>) -> Bare {
+        let name = relay.address().ip().into();
+        let session = ClientConnection::new(settings.clone(), name).expect("a TLS session");
+        let socket = StreamOwned::new(session, Bare::tcp(relay));
+        Bare { socket: BufReader::with_capacity(1 << 20, Box::new(socket)) }
+    }
+
+    fn tcp(relay: &Relay) -> TcpStream {
         let socket = TcpStream::connect(relay.address()).expect("the relay listens");
         socket.set_nodelay(true).expect("a socket");
-        Bare { socket: BufReader::with_capacity(1 << 20, socket) }
+        socket
     }
 
     fn post(&mut self, post: &Post, host: &str) -> Duration {
@@ -190,7 +215,67 @@ fn main() {
         println!("  {count:6} calls {:10.1} us a call", median(times.collect()));
     }
     host.end();
+    encrypted(&key);
     many_agents(&url, ours);
+}
+
+/// An https relay with a certificate made for the occasion: what the first answer and a read cost beside a
+/// bare client that trusts the same authority.
+fn encrypted(key: &Key) {
+    let authority = Authority::new();
+    let file = std::env::temp_dir().join(format!("tinyagent-bench-{}.pem", std::process::id()));
+    std::fs::write(&file, authority.pem()).expect("a temporary file");
+    let tls = Some(authority.issue(&["127.0.0.1"]));
+    let relay = Relay::start(Options { record: false, tls, ..Options::default() });
+    let url = relay.url();
+    let host_name = url.trim_start_matches("https://").to_owned();
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).expect("a certificate"))
+        .expect("an authority");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let settings = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let arguments = "{\"id\":\"general\",\"limit\":1}";
+    let hello = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{}}\n";
+    let start = || Host::trusting(&url, &[], file.to_str().expect("a plain path"));
+
+    let (mut whole, mut after_hello, mut bare_first) = (Vec::new(), Vec::new(), Vec::new());
+    for id in 1..16 {
+        let began = Instant::now();
+        let mut host = start();
+        host.ask(hello);
+        let greeted = began.elapsed();
+        host.ask(&call(id, "read_room", arguments));
+        whole.push(micros(began.elapsed()));
+        after_hello.push(micros(began.elapsed() - greeted));
+        host.end();
+        let post = Post::call(&url, key, "read_room", arguments);
+        // Each time a session of its own, as a fresh process has.
+        let began = Instant::now();
+        Bare::connect_tls(&relay, &Arc::new(settings.clone())).post(&post, &host_name);
+        bare_first.push(micros(began.elapsed()));
+    }
+    println!("\nhttps");
+    println!("  start to the first read's answer  {:8.1} ms", median(whole) / 1e3);
+    println!("  of it after the initialize answer {:8.1} ms", median(after_hello) / 1e3);
+    println!("  bare: connect and the first POST  {:8.1} ms", median(bare_first) / 1e3);
+
+    let mut host = start();
+    host.ask(hello);
+    let mut bare = Bare::connect_tls(&relay, &Arc::new(settings));
+    let ratios = (0..CALLS / BLOCK).map(|_| {
+        let ours = (0..BLOCK).map(|id| micros(host.ask(&call(id, "read_room", arguments)))).collect();
+        let posts: Vec<Post> = (0..BLOCK).map(|_| Post::call(&url, key, "read_room", arguments)).collect();
+        let alone = posts.iter().map(|post| micros(bare.post(post, &host_name))).collect();
+        median(ours) / median(alone)
+    });
+    println!("  a read by the bare POST           {:8.2}", median(ratios.collect()));
+    host.end();
+    std::fs::remove_file(&file).expect("the file was ours");
 }
 
 /// Fifty facades on one signer: what a read costs each where all call at once, and what the signer needs.
