@@ -164,7 +164,7 @@ impl RelayClient {
                 Err(failed) => failed,
             };
             // An idle connection that ended before it took any of the request; the next one may have it.
-            if let Some(unsent) = failed.take_message().filter(|_| connection.reused) {
+            if let Some(unsent) = failed.take_message().filter(|_| connection.was_idle) {
                 request = unsent;
                 continue;
             }

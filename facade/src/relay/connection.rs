@@ -115,6 +115,8 @@ pub struct Connection {
     sender: Sender,
     /// Whether it served a request before.
     pub reused: bool,
+    /// Whether it waited for this request, so that it may have ended meanwhile.
+    pub was_idle: bool,
 }
 
 enum Sender {
@@ -152,14 +154,14 @@ impl Connections {
             self.warmed.notified().await;
         }
         // Boxed, since a future of its size would be moved about with every request that needs none of it.
-        Ok(Connection { sender: Box::pin(self.connect()).await?, reused: false })
+        Ok(Connection { sender: Box::pin(self.connect()).await?, reused: false, was_idle: false })
     }
 
     async fn kept(&self) -> Option<Connection> {
         loop {
             let Idle { mut sender, since, has_served } = self.idle.borrow_mut().pop()?;
             if since.elapsed() < KEEP_IDLE && sender.is_ready().await {
-                return Some(Connection { sender, reused: has_served });
+                return Some(Connection { sender, reused: has_served, was_idle: true });
             }
         }
     }
@@ -170,12 +172,10 @@ impl Connections {
         if self.warming.get() || !self.idle.borrow().is_empty() {
             return;
         }
-        self.warming.set(true);
+        let _warming = Warming::begin(self);
         if let Ok(Ok(sender)) = timeout(WARM_LIMIT, self.connect()).await {
             self.idle.borrow_mut().push(Idle { sender, since: Instant::now(), has_served: false });
         }
-        self.warming.set(false);
-        self.warmed.notify_waiters();
     }
 
     /// Takes a connection back whose answer was read. Where some of it was left unread, the connection is
@@ -227,6 +227,23 @@ impl Connections {
             return Ok(Sender::Http2(sender));
         }
         over_http1(Box::new(stream)).await
+    }
+}
+
+/// The time in which requests wait for [`Connections::warm`], which ends however that does.
+struct Warming<'a>(&'a Connections);
+
+impl<'a> Warming<'a> {
+    fn begin(connections: &'a Connections) -> Self {
+        connections.warming.set(true);
+        Self(connections)
+    }
+}
+
+impl Drop for Warming<'_> {
+    fn drop(&mut self) {
+        self.0.warming.set(false);
+        self.0.warmed.notify_waiters();
     }
 }
 
@@ -397,7 +414,8 @@ mod tests {
             let (ours, theirs) = duplex(1024);
             let (sender, driver) = http1::handshake(TokioIo::new(ours)).await.expect("a connection");
             let mut driver = pin!(driver);
-            let mut connection = Connection { sender: Sender::Http1(sender, Rc::default()), reused: true };
+            let mut connection =
+                Connection { sender: Sender::Http1(sender, Rc::default()), reused: true, was_idle: true };
             assert!(poll_fn(|cx| Poll::Ready(driver.as_mut().poll(cx).is_pending())).await);
             assert!(connection.sender.is_ready().await);
             drop(theirs);
