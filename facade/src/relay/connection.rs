@@ -13,21 +13,18 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
-use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
-use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper::header::{HOST, HeaderValue};
+use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tinyagent_protocol::relay_url::RelayUrl;
 use tokio::sync::{Notify, watch};
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::{Instant, timeout};
-use tower_service::Service;
 
 use super::body::RequestBody;
 use super::proxy::RelayProxy;
-use super::stream::{AnyStream, Noting};
+use super::stream::{AnyStream, Noting, server_name, tcp, tunnel};
 use super::tls::{Connectors, Roots};
 use crate::failure::one_line;
 
@@ -36,15 +33,6 @@ const KEEP_IDLE: Duration = Duration::from_secs(90);
 
 /// How many idle connections are kept.
 const MAX_IDLE: usize = 4;
-
-/// A silent connection is asked for a sign of life this often, and given up after so many asked in vain, so
-/// that a relay that vanished is noticed before the next request.
-const PROBE_EVERY: Duration = Duration::from_secs(15);
-const MAX_PROBES: u32 = 3;
-
-/// A connection whose other end acknowledges nothing for this long is given up.
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long the first connection is waited for before a request needs it.
 const WARM_LIMIT: Duration = Duration::from_secs(10);
@@ -307,58 +295,12 @@ impl Sender {
     }
 }
 
-/// Connects to the first of the name's addresses that answers (RFC 8305).
-async fn tcp(host: &str, port: u16) -> Result<AnyStream, Box<dyn Error>> {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_keepalive(Some(PROBE_EVERY));
-    connector.set_keepalive_interval(Some(PROBE_EVERY));
-    connector.set_keepalive_retries(Some(MAX_PROBES));
-    #[cfg(target_os = "linux")]
-    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT));
-    let address =
-        Uri::builder().scheme("http").authority(format!("{host}:{port}")).path_and_query("/").build()?;
-    Ok(Box::new(connector.call(address).await?.into_inner()))
-}
-
-/// A stream to the relay through the proxy (RFC 9110, 9.3.6).
-async fn tunnel(
-    proxy: &RelayProxy,
-    tls: &Connectors,
-    host: &str,
-    port: u16,
-) -> Result<AnyStream, Box<dyn Error>> {
-    let mut stream = tcp(proxy.host(), proxy.port()).await?;
-    if proxy.tls() {
-        stream = Box::new(tls.proxy.connect(server_name(proxy.host())?, stream).await?);
-    }
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    spawn_local(connection.with_upgrades());
-    let authority = format!("{host}:{port}");
-    let mut request = Request::new(RequestBody::empty());
-    *request.method_mut() = Method::CONNECT;
-    request.headers_mut().insert(HOST, HeaderValue::from_str(&authority)?);
-    if let Some(authorization) = proxy.authorization() {
-        request.headers_mut().insert(PROXY_AUTHORIZATION, authorization.clone());
-    }
-    *request.uri_mut() = Uri::builder().authority(authority).build()?;
-    let response = sender.send_request(request).await?;
-    if response.status() != StatusCode::OK {
-        return Err(format!("the proxy answered {}", response.status()).into());
-    }
-    Ok(Box::new(TokioIo::new(hyper::upgrade::on(response).await?)))
-}
-
 async fn over_http1(stream: AnyStream) -> Result<Sender, Box<dyn Error>> {
     let heard = Rc::default();
     let stream = Noting::new(stream, Rc::clone(&heard));
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     spawn_local(connection);
     Ok(Sender::Http1(sender, heard))
-}
-
-fn server_name(host: &str) -> Result<ServerName<'static>, Box<dyn Error>> {
-    Ok(ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?)
 }
 
 /// Runs what an HTTP/2 connection has to do beside its requests on this thread.
