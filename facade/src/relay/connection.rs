@@ -8,7 +8,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -148,7 +148,7 @@ impl Connections {
     async fn kept(&self) -> Option<Connection> {
         loop {
             let Idle { mut sender, since, has_served } = self.idle.borrow_mut().pop()?;
-            if since.elapsed() < KEEP_IDLE && sender.is_ready().await {
+            if since.elapsed() < KEEP_IDLE && sender.is_ready(has_served).await {
                 return Some(Connection { sender, reused: has_served, was_idle: true });
             }
         }
@@ -270,21 +270,26 @@ impl Connection {
 
 impl Sender {
     /// Whether the next request may be sent. A connection whose last answer has just been read needs one
-    /// more turn of its task to know.
-    async fn is_ready(&mut self) -> bool {
+    /// more turn of its task to know; one without a request before it is waited for, since it has nothing to
+    /// finish.
+    async fn is_ready(&mut self, has_served: bool) -> bool {
+        if !has_served {
+            return poll_fn(|cx| self.poll_ready(cx)).await.is_ok();
+        }
         for _ in 0..2 {
-            let polled = poll_fn(|cx| {
-                Poll::Ready(match self {
-                    Self::Http1(sender, _) => sender.poll_ready(cx),
-                    Self::Http2(sender) => sender.poll_ready(cx),
-                })
-            });
-            match polled.await {
+            match poll_fn(|cx| Poll::Ready(self.poll_ready(cx))).await {
                 Poll::Ready(ready) => return ready.is_ok(),
                 Poll::Pending => yield_now().await,
             }
         }
         false
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        match self {
+            Self::Http1(sender, _) => sender.poll_ready(cx),
+            Self::Http2(sender) => sender.poll_ready(cx),
+        }
     }
 
     fn is_closed(&self) -> bool {
@@ -359,7 +364,7 @@ mod tests {
             let mut connection =
                 Connection { sender: Sender::Http1(sender, Rc::default()), reused: true, was_idle: true };
             assert!(poll_fn(|cx| Poll::Ready(driver.as_mut().poll(cx).is_pending())).await);
-            assert!(connection.sender.is_ready().await);
+            assert!(connection.sender.is_ready(true).await);
             drop(theirs);
             let target = Target::new("http://relay.test/mcp").expect("a URL");
             let (sent, _) =
