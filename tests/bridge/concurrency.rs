@@ -94,6 +94,23 @@ fn proofs_that_are_made_ahead_count_once_against_their_bound() {
     assert_eq!(relay.posts().len(), 5);
 }
 
+/// Behind a slow relay a proof that is made ahead is made for nothing, which may happen once in a row.
+#[test]
+fn a_slow_relay_does_not_use_up_the_bound_on_proofs() {
+    let relay = Relay::start(Options::default());
+    relay.script_always(
+        Matcher::tool("list_jobs"),
+        Reply::with(|_| {
+            std::thread::sleep(Duration::from_millis(2100));
+            Reply::result(json!({"content": []}))
+        }),
+    );
+    let mut host = Host::with(&relay, HostOptions::args(&["--max-proofs-per-minute", "5"]));
+    for call in [0; 4].map(|_| host.begin_call("list_jobs", "{}")) {
+        assert_answered(&host.answer(call));
+    }
+}
+
 #[test]
 fn a_proof_that_was_made_ahead_of_a_call_that_is_then_cancelled_is_never_sent() {
     let (relay, gate) = holding();

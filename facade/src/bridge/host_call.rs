@@ -19,7 +19,7 @@ use crate::signer::ProofAhead;
 
 /// How old a proof may be that was asked for ahead. Relays accept a minute (NIP-98); a call that waited longer
 /// behind a slow one is proven anew, so that the age of a proof says when its request was sent.
-const FRESH_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const FRESH_LIMIT: Duration = Duration::from_secs(2);
 
 /// A call of an exposed tool, as the host made it.
 pub struct HostCall {

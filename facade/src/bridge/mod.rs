@@ -22,6 +22,7 @@ use tinyagent_protocol::message::{Arguments, CallTool, ListTools, Message, Publi
 use tinyagent_protocol::policy::{Policy, Rule};
 use tinyagent_protocol::template::{Recognized, Template};
 
+use host_call::FRESH_LIMIT;
 pub use host_call::{HostCall, Surroundings};
 
 use crate::failure::Failure;
@@ -45,6 +46,8 @@ pub struct Bridge {
     /// The client's own name for itself, as `initialize` gave it.
     pub client: RefCell<Option<Rc<str>>>,
     next_id: Cell<u64>,
+    /// Whether the last answer came soon enough that a proof made meanwhile is still fresh.
+    is_quick: Cell<bool>,
 }
 
 /// What the relay's result means for the call.
@@ -58,7 +61,15 @@ enum Judged {
 impl Bridge {
     /// A bridge for this policy and key.
     pub fn new(policy: Policy, pubkey: PublicKey, signer: Signer, relay: RelayClient) -> Self {
-        Self { policy, pubkey, signer, relay, client: RefCell::default(), next_id: Cell::new(1) }
+        Self {
+            policy,
+            pubkey,
+            signer,
+            relay,
+            client: RefCell::default(),
+            next_id: Cell::new(1),
+            is_quick: Cell::new(true),
+        }
     }
 
     /// The client's label for a message to the signer.
@@ -164,11 +175,12 @@ impl Bridge {
     }
 
     /// Asks for the proof of a call whose turn comes next, so that the signer works while the relay does. It
-    /// changes nothing but the time: what cannot be asked for now is asked for in the call's turn.
+    /// changes nothing but the time: what cannot be asked for now is asked for in the call's turn. Behind a
+    /// slow relay it would only be asked for twice, and is not.
     pub fn ask_ahead(&self, call: &HostCall) {
         let Ok(arguments) = call.arguments() else { return };
         let request = CallTool { id: 0, tool: Cow::Borrowed(call.tool.name), arguments };
-        if call.is_asked_ahead() || self.policy.judge_call(request).is_err() {
+        if !self.is_quick.get() || call.is_asked_ahead() || self.policy.judge_call(request).is_err() {
             return;
         }
         let (id, label) = (self.take_id(), self.label());
@@ -206,7 +218,10 @@ impl Bridge {
             };
             let body = RequestBody::new(&approved.body(), &call.arguments);
             let post = self.tool_post(call.tool, arguments, surroundings, authorization, body);
-            match call.posting(self.relay.post(post, deadline), surroundings).await {
+            let sent = Instant::now();
+            let answered = call.posting(self.relay.post(post, deadline), surroundings).await;
+            self.is_quick.set(sent.elapsed() < FRESH_LIMIT);
+            match answered {
                 Ok(http) => match answer::read(http, id) {
                     Err(unanswered)
                         if !told_before && may_repeat(unanswered.hint, surroundings, deadline).await =>

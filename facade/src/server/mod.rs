@@ -255,6 +255,9 @@ impl Server {
         if began >= deadline {
             return (HostResult::error(self.late().to_string()), false);
         }
+        if self.bridge.signer.is_gone() {
+            return (HostResult::error(call.signer_ended().to_string()), false);
+        }
         let outcome = tokio::select! {
             biased;
             outcome = self.bridge.call(&call, deadline, self) => outcome,
