@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::json;
 use tinyagent_relay::client::Post;
-use tinyagent_relay::{Authority, Key, Options, Relay};
+use tinyagent_relay::{Authority, Key, Matcher, Options, Relay, Reply};
 
 const CALLS: usize = 400;
 const BLOCK: usize = 40;
@@ -202,6 +203,18 @@ fn main() {
         let time = median(times.collect());
         println!("  {kib:6} KiB {time:10.0} us {:10.0} us/MiB", time / (kib as f64 / 1024.0));
     }
+
+    println!("\nresult size, time a MiB (linear where the figure stays)");
+    for kib in [1, 16, 256, 1024, 4096, 16384] {
+        let image =
+            json!({"content": [{"type": "image", "mimeType": "image/png", "data": "A".repeat(kib << 10)}]});
+        relay.clear_script();
+        relay.script_always(Matcher::tool("read_attachment"), Reply::result(image));
+        let times = (0..7).map(|id| micros(host.ask(&call(id, "read_attachment", "{}"))));
+        let time = median(times.collect());
+        println!("  {kib:6} KiB {time:10.0} us {:10.0} us/MiB", time / (kib as f64 / 1024.0));
+    }
+    relay.clear_script();
 
     println!("\nqueued calls, time a call (linear where the figure stays)");
     for count in [1, 8, 64, 512] {
