@@ -103,7 +103,9 @@ fn judge_proof(proof: &Event, frame: &str, event: Option<&Event>, public: &str) 
     let body = body_of(frame, event);
     prop_assert!(body.is_some(), "a proof for what is no request");
     let (body, path) = body.expect("just judged");
-    serde_json::from_str::<Value>(&body).map_err(|error| TestCaseError::fail(format!("{error}: {body}")))?;
+    // As text alone, since a number may be larger than any that a value holds, such as 1e999.
+    serde_json::from_str::<&RawValue>(&body)
+        .map_err(|error| TestCaseError::fail(format!("{error}: {body}")))?;
     prop_assert_eq!((proof.kind, proof.content.as_str(), proof.pubkey.as_str()), (27235, "", public));
     let names: Vec<&str> = proof.tags.iter().map(|tag| tag[0].as_str()).collect();
     prop_assert_eq!(names, ["u", "method", "payload", "nonce"]);
@@ -263,4 +265,12 @@ fn the_judge_notices_a_signer_that_allows_more_than_the_policy_it_judges_by() {
     let failed = run(cases(), Peer::with_everything, request(), String::into_bytes).err();
     let failed = failed.expect("a signature for a tool that is not exposed");
     assert!(failed.contains("is not exposed"), "{failed}");
+}
+
+#[test]
+fn a_number_larger_than_any_that_a_value_holds_is_judged_as_its_text() {
+    let outcomes = Outcomes::default();
+    let frame = r#"{"call_tool":{"id":0,"tool":"read_room","arguments":{"n":1E3456}}}"#;
+    judge(&mut start(), frame.as_bytes(), &outcomes).expect("judged");
+    assert_eq!(outcomes.proofs.get(), 1);
 }
