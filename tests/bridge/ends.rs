@@ -15,6 +15,7 @@ use tinyagent_harness::{
 };
 use tinyagent_relay::{AcceptFault, Gate, Matcher, Options, Relay, Reply, Step};
 
+use crate::network::TempFile;
 use crate::support::{
     assert_answered, assert_within, bare, lines, piped, redirected, silent, timed, tool_error,
     wait_for_signer,
@@ -288,6 +289,30 @@ fn case_064_a_signer_killed_between_template_and_signature_is_a_tool_error_then_
     assert_eq!(host.wait(PATIENCE).code, Some(70));
     gate.open();
     assert_eq!((relay.published().len(), relay.posts().len()), (0, 1));
+}
+
+/// Its proof is made ahead, so that nothing but the signer's end keeps it from the relay.
+#[test]
+fn a_write_that_waits_when_the_signer_ends_is_not_said_to_have_taken_effect() {
+    let (relay, gate) = holding(Matcher::tool("list_rooms"));
+    let log = TempFile::named("audit.jsonl");
+    let mut host = Host::with(&relay, HostOptions::args(&["--allow-writes", "--audit-log", &log.path()]));
+    let read = host.begin_call("list_rooms", "{}");
+    let write = host.begin_call("post_message", HELLO);
+    assert!(gate.wait_arrived(1, PATIENCE));
+    let deadline = Instant::now() + PATIENCE;
+    while !std::fs::read_to_string(log.path()).unwrap_or_default().contains("post_message") {
+        assert!(Instant::now() < deadline, "no proof was made ahead");
+        thread::sleep(Duration::from_millis(1));
+    }
+    // The answer to its question comes after the proof.
+    host.assert_alive();
+    kill_signer(&mut host);
+    assert!(tool_error(&host.answer(read)).starts_with("signer: the signing process has ended"));
+    let expected = "signer: the signing process has ended; nothing was published";
+    assert_eq!(tool_error(&host.answer(write)), expected);
+    assert_eq!(relay.posts().len(), 1);
+    gate.open();
 }
 
 #[test]

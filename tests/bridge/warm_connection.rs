@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tinyagent_harness::{Host, HostOptions, PATIENCE};
+use tinyagent_harness::{Host, HostOptions, INITIALIZE, PATIENCE};
 use tinyagent_relay::{AcceptFault, Authority, Options, Relay};
 
 use crate::network::{TempFile, trusting};
@@ -52,8 +52,9 @@ fn a_call_that_comes_while_the_connection_is_made_waits_for_it() {
     let relay = Relay::start(Options { tls: Some(authority.issue(&["127.0.0.1"])), ..Options::default() });
     let options = HostOptions { silent: true, ..trusting(&ca, &[]) };
     let mut host = Host::at(&relay.url(), options);
-    host.ask("initialize", HELLO);
-    assert_answered(&host.call("list_rooms", "{}"));
+    host.send(INITIALIZE);
+    let call = host.begin_call("list_rooms", "{}");
+    assert_answered(&host.answer(call));
     assert_eq!(relay.connections(), 1);
 }
 
@@ -82,4 +83,18 @@ fn a_relay_that_is_not_there_yet_holds_nothing_up() {
     let relay = Relay::start(Options { listen, ..Options::default() });
     assert_answered(&host.call("list_rooms", "{}"));
     assert_eq!(relay.connections(), 1);
+}
+
+/// The kernel lists a socket's timer: 2 is that which asks a silent other end for a sign of life (proc(5)).
+#[test]
+fn an_idle_connection_is_asked_for_a_sign_of_life() {
+    let relay = Relay::start(Options::default());
+    let _host = Host::start(&relay);
+    let ends_at_relay = format!("0100007F:{:04X} 01 ", relay.port());
+    let timer = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's list of sockets");
+        let line = table.lines().find(|line| line.contains(&ends_at_relay))?;
+        line.split_whitespace().nth(5).map(|timer| timer[..2].to_owned())
+    };
+    wait_until("no timer that keeps the connection alive", || timer().as_deref() == Some("02"));
 }
