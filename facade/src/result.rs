@@ -9,6 +9,8 @@ use bytes::Bytes;
 use tinyagent_protocol::event::push_string;
 use tinyagent_protocol::json::{Json, JsonError};
 
+use crate::host::separators::escaped;
+
 /// The longest text of a block, in bytes (contract 6).
 pub const TEXT_LIMIT_BYTES: usize = 65_536;
 
@@ -296,15 +298,10 @@ fn push_piece(pieces: &mut Vec<Bytes>, text: &mut String, json: &Bytes) {
 pub fn push_host_string(out: &mut String, text: &str) {
     let start = out.len();
     push_string(out, text);
-    if out[start..].contains(['\u{85}', '\u{2028}', '\u{2029}']) {
-        let escaped = escape_separators(&out[start..]);
+    if let Cow::Owned(escaped) = escaped(&out[start..]) {
         out.truncate(start);
         out.push_str(&escaped);
     }
-}
-
-fn escape_separators(text: &str) -> String {
-    text.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
 /// Makes checked JSON fit for a host's line: no white space between tokens, no half characters, no
@@ -344,8 +341,7 @@ fn string_end(text: &str) -> usize {
 }
 
 fn push_clean_string(out: &mut String, string: &str) {
-    let separators = string.contains(['\u{85}', '\u{2028}', '\u{2029}']);
-    let string = if separators { Cow::Owned(escape_separators(string)) } else { Cow::Borrowed(string) };
+    let string = escaped(string);
     let mut rest = &*string;
     while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
         let length = escape_length(&rest[at..]);

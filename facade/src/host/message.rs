@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use tinyagent_protocol::json::{Fields, Json};
 
+use super::separators::escaped;
+
 /// The longest id that is echoed, in bytes. Hosts use numbers and short strings.
 const MAX_ID_BYTES: usize = 64 << 10;
 
@@ -27,17 +29,7 @@ impl Id {
     pub fn new(json: Json<'_>) -> Option<Self> {
         let text = json.text();
         let valid = json.is_number() || json.as_exact_str().is_some();
-        (valid && text.len() <= MAX_ID_BYTES).then(|| {
-            // Inside a string these are the only characters that could end a line for some hosts.
-            let separators = ['\u{85}', '\u{2028}', '\u{2029}'];
-            Self(if text.contains(separators) {
-                text.replace('\u{85}', "\\u0085")
-                    .replace('\u{2028}', "\\u2028")
-                    .replace('\u{2029}', "\\u2029")
-            } else {
-                text.to_owned()
-            })
-        })
+        (valid && text.len() <= MAX_ID_BYTES).then(|| Self(escaped(text).into_owned()))
     }
 
     /// The id as JSON text.

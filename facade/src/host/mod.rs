@@ -5,3 +5,4 @@
 pub mod input;
 pub mod message;
 pub mod output;
+pub mod separators;

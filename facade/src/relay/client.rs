@@ -134,10 +134,7 @@ impl RelayClient {
         limit: Duration,
     ) -> Result<HttpAnswer, NoAnswer> {
         let target = Target::new(url)?;
-        let headers = HeaderMap::from_iter([
-            (ACCEPT, HeaderValue::from_static(accept)),
-            (ACCEPT_ENCODING, HeaderValue::from_static("gzip")),
-        ]);
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
         let exchange = self.exchange(Method::GET, &target, headers, RequestBody::empty());
         match timeout_at(Instant::now() + limit, exchange).await {
             Ok(answer) => answer,
@@ -157,6 +154,7 @@ impl RelayClient {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.headers_mut() = headers;
+        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         let (connection, mut response) = loop {
             let mut connection = self.connections.get().await?;
             let mut failed = match connection.send(request, target).await {
@@ -198,7 +196,6 @@ fn headers(post: &Post) -> Result<HeaderMap, NoAnswer> {
         .map_err(|_| NoAnswer::unsent("the signer's proof is not a header value"))?;
     authorization.set_sensitive(true);
     headers.insert(AUTHORIZATION, authorization);
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     if post.endpoint == Endpoint::Manage {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/nostr+json+rpc"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));

@@ -28,8 +28,8 @@ fn variable(names: [&'static str; 2]) -> Option<(&'static str, String)> {
     values.into_iter().find(|(_, value)| !value.is_empty())
 }
 
-/// The proxy for this relay that the environment names (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
-#[derive(Clone, Debug)]
+/// The proxy for this relay that the environment names (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`). It may hold
+/// a password, so it is neither cloned nor shown.
 pub struct RelayProxy {
     tls: bool,
     host: String,
