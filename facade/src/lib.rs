@@ -18,6 +18,7 @@ pub mod sandbox;
 mod server;
 mod signer;
 mod sys;
+mod watchdog;
 
 pub use cli::command;
 pub use run::main;

@@ -26,6 +26,9 @@ const ENVELOPE_BYTES: usize = 70 << 10;
 /// A non-text block below this size is not worth a note in its place.
 const SMALL_BLOCK_BYTES: usize = 256;
 
+/// The keys of a relay's result that a host's has as well.
+pub const RESULT_KEYS: [&str; 3] = ["content", "structuredContent", "isError"];
+
 /// What a permission failure of the relay begins with.
 const PERMISSION_WORDS: [&str; 2] = ["restricted:", "auth-required:"];
 
@@ -77,15 +80,17 @@ impl HostResult {
     /// # Errors
     /// [`ResultError`].
     pub fn from_relay(bytes: &Bytes) -> Result<Self, ResultError> {
-        Self::of_clean(Json::check(bytes)?.0, bytes)
+        Self::of_clean(Json::check(bytes)?.0.fields(RESULT_KEYS).values, bytes)
     }
 
-    /// Takes over a relay's result that was checked and is clean; `json` lies in `bytes`.
+    /// Takes over the values of [`RESULT_KEYS`], which were checked, are clean and lie in `bytes`.
     ///
     /// # Errors
     /// [`ResultError`].
-    pub fn of_clean(json: Json<'_>, bytes: &Bytes) -> Result<Self, ResultError> {
-        let [content, structured, is_error] = json.fields(["content", "structuredContent", "isError"]).values;
+    pub fn of_clean(
+        [content, structured, is_error]: [Option<Json<'_>>; RESULT_KEYS.len()],
+        bytes: &Bytes,
+    ) -> Result<Self, ResultError> {
         let content = match content {
             None => Vec::new(),
             Some(content) if content.is_array() => content
@@ -285,13 +290,13 @@ fn push_text_block(out: &mut String, text: &str) {
 /// Small pieces are copied together, large ones are passed on as they lie.
 fn push_piece(pieces: &mut Vec<Bytes>, text: &mut String, json: &Bytes) {
     const COPY_BYTES: usize = 16 << 10;
-    match std::str::from_utf8(json) {
-        Ok(small) if json.len() <= COPY_BYTES => text.push_str(small),
-        _ => {
-            pieces.push(std::mem::take(text).into());
-            pieces.push(json.clone());
-        }
+    if json.len() <= COPY_BYTES
+        && let Ok(small) = std::str::from_utf8(json)
+    {
+        return text.push_str(small);
     }
+    pieces.push(std::mem::take(text).into());
+    pieces.push(json.clone());
 }
 
 /// Appends a JSON string in which nothing can end a line for any host.

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,14 +13,17 @@ use bytes::Bytes;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 
 use tinyagent_protocol::event::{PublicKey, SignedEvent};
 use tinyagent_protocol::frame::{self, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
 use tinyagent_protocol::message::{Answer, Message};
 use tinyagent_protocol::policy::Refusal;
 use tinyagent_protocol::template::Template;
+
+use crate::watchdog::Watchdog;
 
 /// How long the signer may take for one answer. It needs microseconds, and a second for 48 MiB.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
@@ -150,7 +153,11 @@ impl Signer {
     /// [`SignerError::Gone`].
     pub async fn ask(&self, message: &Message<'_>, line: &Bytes) -> Result<Answer, SignerError> {
         let (job, answer) = Job::new(message, line)?;
-        self.jobs.send(job).await.map_err(|_| SignerError::Gone)?;
+        match self.jobs.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => self.jobs.send(job).await.map_err(|_| SignerError::Gone)?,
+            Err(TrySendError::Closed(_)) => return Err(SignerError::Gone),
+        }
         answer.await.map_err(|_| SignerError::Gone)
     }
 }
@@ -217,7 +224,7 @@ fn is_of(signed: &SignedEvent, template: &Template, pubkey: PublicKey) -> bool {
 
 /// Runs until the signer is gone, breaks the protocol, or is no longer wanted.
 async fn exchange_all(mut stream: UnixStream, mut jobs: mpsc::Receiver<Job>) {
-    let mut watchdog = Watchdog::new();
+    let mut watchdog = Watchdog::default();
     loop {
         let job = tokio::select! {
             biased;
@@ -233,44 +240,11 @@ async fn exchange_all(mut stream: UnixStream, mut jobs: mpsc::Receiver<Job>) {
             write_frame(&mut stream, &job).await?;
             read_frame(&mut stream).await
         };
-        let Some(Ok(frame)) = watchdog.bound(exchange).await else { return };
+        let bounded = watchdog.bound(Instant::now() + ANSWER_LIMIT, pin!(exchange)).await;
+        let Some(Ok(frame)) = bounded else { return };
         let Ok(answer) = Answer::parse(&frame) else { return };
         // The asker may have been cancelled; its answer is then nobody's.
         let _ = job.reply.send(answer);
-    }
-}
-
-/// Bounds each exchange by [`ANSWER_LIMIT`]. Its one timer is set anew only when it has run out: a timer
-/// that ends before all others costs the runtime a system call, and here that would be one for each call.
-struct Watchdog {
-    timer: Pin<Box<Sleep>>,
-    has_run_out: bool,
-}
-
-impl Watchdog {
-    fn new() -> Self {
-        Self { timer: Box::pin(sleep(ANSWER_LIMIT)), has_run_out: false }
-    }
-
-    /// The outcome, or none where it took too long.
-    async fn bound<T>(&mut self, exchange: impl Future<Output = T>) -> Option<T> {
-        let deadline = Instant::now() + ANSWER_LIMIT;
-        tokio::select! {
-            biased;
-            outcome = exchange => Some(outcome),
-            () = self.reach(deadline) => None,
-        }
-    }
-
-    async fn reach(&mut self, deadline: Instant) {
-        while Instant::now() < deadline {
-            if self.has_run_out {
-                self.timer.as_mut().reset(deadline);
-                self.has_run_out = false;
-            }
-            self.timer.as_mut().await;
-            self.has_run_out = true;
-        }
     }
 }
 

@@ -73,7 +73,7 @@ impl Approved<Listing<'_>> {
             push_string(&mut head, cursor);
             head.push(',');
         }
-        head.push_str(&meta());
+        push_meta(&mut head);
         head.push_str("}}");
         Body { endpoint: Endpoint::Mcp, head, arguments: "", tail: Cow::Borrowed("") }
     }
@@ -122,21 +122,31 @@ impl Approved<GrantQuery<'_>> {
 
 fn call_head(call: &Call<'_>) -> String {
     let mut head = opening(call.id, "tools/call");
-    head.push_str(&format!("\"name\":\"{}\",", call.tool.name));
-    head.push_str(&meta());
+    head.extend(["\"name\":\"", call.tool.name, "\","]);
+    push_meta(&mut head);
     head.push_str(",\"arguments\":");
     head
 }
 
 fn opening(id: u64, method: &str) -> String {
-    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{")
+    let mut head = String::with_capacity(320);
+    head.extend([
+        "{\"jsonrpc\":\"2.0\",\"id\":",
+        &id.to_string(),
+        ",\"method\":\"",
+        method,
+        "\",\"params\":{",
+    ]);
+    head
 }
 
 /// What the revision asks of every request (contract 4).
-fn meta() -> String {
-    format!(
-        "\"_meta\":{{\"io.modelcontextprotocol/protocolVersion\":\"{RELAY_PROTOCOL_VERSION}\",\
-         \"io.modelcontextprotocol/clientInfo\":{{\"name\":\"tinyagent\",\"version\":\"{VERSION}\"}},\
-         \"io.modelcontextprotocol/clientCapabilities\":{{}}}}"
-    )
+fn push_meta(head: &mut String) {
+    head.extend([
+        "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"",
+        RELAY_PROTOCOL_VERSION,
+        "\",\"io.modelcontextprotocol/clientInfo\":{\"name\":\"tinyagent\",\"version\":\"",
+        VERSION,
+        "\"},\"io.modelcontextprotocol/clientCapabilities\":{}}",
+    ]);
 }

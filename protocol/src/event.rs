@@ -5,7 +5,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use crate::hex;
-use crate::json::Json;
+use crate::json::{Json, words};
 
 /// An x-only public key, shown and parsed as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -161,8 +161,12 @@ pub fn push_tags(out: &mut String, tags: &[Vec<String>]) {
 /// except the remaining C0 controls, which go as lower-case `\u00xx` (contract 5).
 pub fn push_string(out: &mut String, text: &str) {
     out.push('"');
-    let mut from = 0;
-    for (at, byte) in text.bytes().enumerate() {
+    let bytes = text.as_bytes();
+    let (mut from, mut at) = (0, 0);
+    loop {
+        at = next_escaped(bytes, at);
+        out.push_str(&text[from..at]);
+        let Some(byte) = bytes.get(at) else { break };
         let short = match byte {
             b'\n' => "\\n",
             b'"' => "\\\"",
@@ -171,19 +175,35 @@ pub fn push_string(out: &mut String, text: &str) {
             b'\t' => "\\t",
             0x08 => "\\b",
             0x0c => "\\f",
-            0..=0x1f => "",
-            _ => continue,
+            _ => "",
         };
-        out.push_str(&text[from..at]);
-        from = at + 1;
+        at += 1;
+        from = at;
         if short.is_empty() {
             out.push_str(&format!("\\u{byte:04x}"));
         } else {
             out.push_str(short);
         }
     }
-    out.push_str(&text[from..]);
     out.push('"');
+}
+
+/// Whether a JSON string has some of this text only escaped.
+pub(crate) fn needs_escape(text: &str) -> bool {
+    next_escaped(text.as_bytes(), 0) < text.len()
+}
+
+/// Where the next character stands that a JSON string has only escaped; the end where there is none.
+fn next_escaped(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(word) = words::word_at(bytes, at) {
+        let marked = words::escaped(word);
+        at += words::first_marked(marked);
+        if marked != 0 {
+            return at;
+        }
+    }
+    let is_escaped = |b: &u8| *b < 0x20 || matches!(b, b'"' | b'\\');
+    bytes[at..].iter().position(is_escaped).map_or(bytes.len(), |further| at + further)
 }
 
 #[cfg(test)]

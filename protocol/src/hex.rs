@@ -3,11 +3,12 @@
 /// The bytes in lower-case hex.
 pub fn encode(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]])
-        .map(char::from)
-        .collect()
+    let mut text = vec![0; 2 * bytes.len()];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    // Digits alone are UTF-8.
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// Exactly `N` bytes from lower-case hex, as NIP-01 writes them; `None` for anything else.

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -93,13 +93,12 @@ impl HostCall {
 
     /// Notes that a request is on its way while `answer` is waited for, and lets the call after this one be
     /// prepared meanwhile.
-    pub(super) async fn posting<T>(
+    pub(super) async fn posting<F: Future>(
         &self,
-        answer: impl Future<Output = T>,
+        mut answer: Pin<&mut F>,
         surroundings: &impl Surroundings,
-    ) -> T {
+    ) -> F::Output {
         self.progress.posted.set(true);
-        let mut answer = pin!(answer);
         let first = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
         if first.is_pending() && surroundings.has_next() {
             // This call's bytes leave before the next one is looked at.

@@ -8,6 +8,7 @@ mod host_call;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -219,7 +220,7 @@ impl Bridge {
             let body = RequestBody::new(&approved.body(), &call.arguments);
             let post = self.tool_post(call.tool, arguments, surroundings, authorization, body);
             let sent = Instant::now();
-            let answered = call.posting(self.relay.post(post, deadline), surroundings).await;
+            let answered = call.posting(pin!(self.relay.post(post, deadline)), surroundings).await;
             self.is_quick.set(sent.elapsed() < FRESH_LIMIT);
             match answered {
                 Ok(http) => match answer::read(http, id) {
@@ -289,7 +290,7 @@ impl Bridge {
         let Submission { id, arguments, event, authorization, body, .. } = submission;
         call.submits(event);
         let post = self.tool_post(call.tool, arguments, surroundings, authorization, body);
-        match call.posting(self.relay.post(post, deadline), surroundings).await {
+        match call.posting(pin!(self.relay.post(post, deadline)), surroundings).await {
             Ok(http) => answer::read(http, id),
             Err(none) => Err(none.into_failure().into()),
         }
@@ -303,8 +304,7 @@ impl Bridge {
         answered: &RelayResult,
         event: Option<&str>,
     ) -> Result<Judged, Unanswered> {
-        let json = answered.json();
-        let unsigned = json.get("structuredContent").filter(|s| s.is_object()).map(|structured| {
+        let unsigned = answered.structured().map(|structured| {
             let repeated = structured.members().filter(|(key, _)| key == "unsigned").count() > 1;
             structured.get("unsigned").map_or(Recognized::Other, |unsigned| {
                 match Template::recognize(unsigned) {
@@ -316,9 +316,9 @@ impl Bridge {
         let needs_cleaning =
             answered.traits.spaced || answered.traits.lone_surrogate || answered.traits.line_separator;
         let result = if needs_cleaning {
-            HostResult::from_relay(&Bytes::from(clean(json.text())))
+            HostResult::from_relay(&Bytes::from(clean(answered.json().text())))
         } else {
-            HostResult::of_clean(json, &answered.bytes())
+            HostResult::of_clean(answered.fields(), &answered.bytes())
         };
         let result = result.map_err(|error| result_failure(tool, error, event))?;
         match unsigned {
@@ -383,6 +383,5 @@ fn now() -> u64 {
 
 /// The `structuredContent` of an answer, clean.
 fn answered_structured(answered: &RelayResult) -> Option<Bytes> {
-    let structured = answered.json().get("structuredContent").filter(|value| value.is_object())?;
-    Some(clean(structured.text()).into())
+    Some(clean(answered.structured()?.text()).into())
 }

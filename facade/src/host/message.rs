@@ -38,6 +38,19 @@ impl Id {
     }
 }
 
+/// A request's parameters, in which no key is repeated.
+#[derive(Clone, Copy, Debug)]
+pub struct Params<'a> {
+    /// The parameters, of any type.
+    pub json: Json<'a>,
+    /// `name` of tools/call.
+    pub name: Option<Json<'a>>,
+    /// `arguments` of tools/call.
+    pub arguments: Option<Json<'a>>,
+    /// `_meta` of any request.
+    pub meta: Option<Json<'a>>,
+}
+
 /// A message that the host sent.
 #[derive(Debug)]
 pub enum Message<'a> {
@@ -48,7 +61,7 @@ pub enum Message<'a> {
         /// The method's name.
         method: Cow<'a, str>,
         /// The parameters, of any type.
-        params: Option<Json<'a>>,
+        params: Option<Params<'a>>,
     },
     /// Wants none.
     Notification {
@@ -106,7 +119,10 @@ impl<'a> Message<'a> {
             return invalid(id, INVALID_REQUEST, "Invalid Request: method must be a string");
         };
         let Some(id) = id else { return Message::Notification { method, params } };
-        if let Some(key) = params.and_then(Json::repeated_key) {
+        let Some(json) = params else { return Message::Request { id, method, params: None } };
+        let Fields { values: [name, arguments, meta], repeated } =
+            json.fields(["name", "arguments", "_meta"]);
+        if let Some(key) = repeated {
             let key = tinyagent_protocol::policy::shown(&key);
             return invalid(
                 Some(id),
@@ -114,7 +130,7 @@ impl<'a> Message<'a> {
                 format!("Invalid Request: the key \"{key}\" is repeated in params"),
             );
         }
-        Message::Request { id, method, params }
+        Message::Request { id, method, params: Some(Params { json, name, arguments, meta }) }
     }
 }
 

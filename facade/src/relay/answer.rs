@@ -3,6 +3,7 @@
 //! A result is given only where the whole chain holds: status, one JSON object, the id that was sent,
 //! exactly one of result and error. Everything else is one of the contract's failures.
 
+use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use tinyagent_protocol::json::{Fields, Json, Traits};
 
 use super::client::HttpAnswer;
 use crate::failure::{Failure, one_line};
+use crate::result::RESULT_KEYS;
 
 /// The longest wait that a `Retry-After` is believed to mean.
 const SANE_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -23,7 +25,9 @@ pub struct RelayResult {
     /// The whole answer.
     body: Bytes,
     /// Where in it the result stands.
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
+    /// Where in it the values of [`RESULT_KEYS`] stand.
+    fields: [Option<Range<usize>>; RESULT_KEYS.len()],
     /// What the scan of the whole answer noticed.
     pub traits: Traits,
 }
@@ -31,8 +35,23 @@ pub struct RelayResult {
 impl RelayResult {
     /// The result.
     pub fn json(&self) -> Json<'_> {
-        // The whole answer was checked, so this is text, and the result a value of its own.
-        Json::of_checked(std::str::from_utf8(&self.body[self.range.clone()]).unwrap_or("null"))
+        self.part(&self.range)
+    }
+
+    /// The result's values of [`RESULT_KEYS`].
+    pub fn fields(&self) -> [Option<Json<'_>>; RESULT_KEYS.len()] {
+        self.fields.each_ref().map(|range| range.as_ref().map(|range| self.part(range)))
+    }
+
+    /// The result's `structuredContent`, where it is an object.
+    pub fn structured(&self) -> Option<Json<'_>> {
+        let [_, structured, _] = self.fields();
+        structured.filter(|structured| structured.is_object())
+    }
+
+    fn part(&self, range: &Range<usize>) -> Json<'_> {
+        // The whole answer was checked, so this is text, and a value of its own.
+        Json::of_checked(std::str::from_utf8(&self.body[range.clone()]).unwrap_or("null"))
     }
 
     /// The result's text as a slice of the answer.
@@ -144,7 +163,9 @@ fn read_ok(answer: HttpAnswer, id: u64) -> Result<RelayResult, Unanswered> {
             if !result.is_object() {
                 return Err(invalid("the result is no object"));
             }
-            let Fields { values: [kind], repeated } = result.fields(["resultType"]);
+            let [content, structured, is_error] = RESULT_KEYS;
+            let Fields { values: [kind, fields @ ..], repeated } =
+                result.fields(["resultType", content, structured, is_error]);
             if repeated.is_some() {
                 return Err(invalid("a key of the result is repeated"));
             }
@@ -156,10 +177,12 @@ fn read_ok(answer: HttpAnswer, id: u64) -> Result<RelayResult, Unanswered> {
                     format!("the answer is of the type {kind}, which this bridge does not take part in");
                 return Err(Failure::uncertain(text).into());
             }
-            let text = result.text();
-            let start = text.as_ptr() as usize - body.as_ptr() as usize;
-            let range = start..start + text.len();
-            Ok(RelayResult { range, traits, body: body.clone() })
+            let range = |json: Json<'_>| {
+                let start = json.text().as_ptr() as usize - body.as_ptr() as usize;
+                start..start + json.text().len()
+            };
+            let (range, fields) = (range(result), fields.map(|field| field.map(range)));
+            Ok(RelayResult { range, fields, traits, body: body.clone() })
         }
         (None, Some(error)) if ours || answered.is_none_or(Json::is_null) => match rpc_error(error) {
             Some(error) => Err(rpc_failure(error)),

@@ -1,5 +1,7 @@
 //! One HTTP exchange with the relay: bounded in time and size, never repeated here.
 
+use std::cell::Cell;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,7 +9,7 @@ use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
 };
 use hyper::{Method, Request, StatusCode};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use tinyagent_protocol::body::{Endpoint, RELAY_PROTOCOL_VERSION};
 use tinyagent_protocol::relay_url::RelayUrl;
@@ -17,9 +19,13 @@ use super::connection::{ConnectError, Connections, Target, cause, is_closed};
 use super::proxy::RelayProxy;
 use super::tls::Roots;
 use crate::failure::Failure;
+use crate::watchdog::Watchdog;
 
 /// The largest answer, decoded (contract 4).
 pub const MAX_ANSWER_BYTES: usize = 32 << 20;
+
+/// The coding that [`body::read`] decodes.
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
 /// A request to the relay, ready to be sent once.
 pub struct Post {
@@ -82,6 +88,9 @@ impl From<ConnectError> for NoAnswer {
 pub struct RelayClient {
     host: String,
     connections: Connections,
+    /// What every request for the MCP endpoint says.
+    mcp_headers: HeaderMap,
+    watchdog: Cell<Watchdog>,
     mcp: Result<Target, NoAnswer>,
     manage: Result<Target, NoAnswer>,
 }
@@ -92,7 +101,17 @@ impl RelayClient {
         let target = |endpoint: Endpoint| Target::new(&endpoint.url(relay)).map_err(NoAnswer::from);
         let (mcp, manage) = (target(Endpoint::Mcp), target(Endpoint::Manage));
         let connections = Connections::new(relay, proxy, roots);
-        Self { host: relay.host().to_owned(), connections, mcp, manage }
+        let mcp_headers = HeaderMap::from_iter([
+            (ACCEPT_ENCODING, GZIP),
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
+            (
+                HeaderName::from_static("mcp-protocol-version"),
+                HeaderValue::from_static(RELAY_PROTOCOL_VERSION),
+            ),
+        ]);
+        let host = relay.host().to_owned();
+        Self { host, connections, mcp_headers, watchdog: Cell::default(), mcp, manage }
     }
 
     /// Connects while the host still shakes hands, so that its first call need not wait for it. What goes
@@ -111,14 +130,13 @@ impl RelayClient {
             Endpoint::Manage => &self.manage,
         };
         let target = target.as_ref().map_err(NoAnswer::clone)?;
-        let headers = headers(&post)?;
+        let headers = self.headers(&post)?;
         let begun = post.body.begun();
         if Instant::now() >= deadline {
             return Err(NoAnswer::unsent(self.no_answer_in_time()));
         }
-        let exchange = self.exchange(Method::POST, target, headers, post.body);
-        let answered = timeout_at(deadline, exchange).await;
-        answered.unwrap_or_else(|_| {
+        let exchange = pin!(self.exchange(request(Method::POST, headers, post.body), target));
+        self.within(deadline, exchange).await.unwrap_or_else(|| {
             Err(NoAnswer { detail: self.no_answer_in_time(), sent: begun.get(), stale: false })
         })
     }
@@ -134,27 +152,30 @@ impl RelayClient {
         limit: Duration,
     ) -> Result<HttpAnswer, NoAnswer> {
         let target = Target::new(url)?;
-        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
-        let exchange = self.exchange(Method::GET, &target, headers, RequestBody::empty());
-        match timeout_at(Instant::now() + limit, exchange).await {
-            Ok(answer) => answer,
-            Err(_) => Err(NoAnswer::unsent(format!("no answer within {} s", limit.as_secs()))),
-        }
+        let headers =
+            HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept)), (ACCEPT_ENCODING, GZIP)]);
+        let exchange = pin!(self.exchange(request(Method::GET, headers, RequestBody::empty()), &target));
+        self.within(Instant::now() + limit, exchange)
+            .await
+            .unwrap_or_else(|| Err(NoAnswer::unsent(format!("no answer within {} s", limit.as_secs()))))
+    }
+
+    /// The outcome of `work`, or none where it is not there by then.
+    async fn within<F: Future>(&self, deadline: Instant, work: Pin<&mut F>) -> Option<F::Output> {
+        // Exchanges beside each other need one each; nearly all come one after the other.
+        let mut watchdog = self.watchdog.take();
+        let outcome = watchdog.bound(deadline, work).await;
+        self.watchdog.set(watchdog);
+        outcome
     }
 
     async fn exchange(
         &self,
-        method: Method,
+        mut request: Request<RequestBody>,
         target: &Target,
-        headers: HeaderMap,
-        body: RequestBody,
     ) -> Result<HttpAnswer, NoAnswer> {
-        let begun = body.begun();
-        let must_be_whole = method == Method::POST;
-        let mut request = Request::new(body);
-        *request.method_mut() = method;
-        *request.headers_mut() = headers;
-        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        let begun = request.body().begun();
+        let must_be_whole = request.method() == Method::POST;
         let (connection, mut response) = loop {
             let mut connection = self.connections.get().await?;
             let mut failed = match connection.send(request, target).await {
@@ -179,10 +200,38 @@ impl RelayClient {
             let whole = body::read(&mut response, MAX_ANSWER_BYTES).await;
             whole.map_err(|detail| NoAnswer { detail, sent: true, stale: false })?
         } else {
-            body::read_if_possible(&mut response).await
+            Box::pin(body::read_if_possible(&mut response)).await
         };
         self.connections.keep(connection);
         Ok(HttpAnswer { status, headers: std::mem::take(response.headers_mut()), body })
+    }
+
+    fn headers(&self, post: &Post) -> Result<HeaderMap, NoAnswer> {
+        let mut headers = match post.endpoint {
+            Endpoint::Mcp => self.mcp_headers.clone(),
+            Endpoint::Manage => HeaderMap::from_iter([
+                (ACCEPT_ENCODING, GZIP),
+                (CONTENT_TYPE, HeaderValue::from_static("application/nostr+json+rpc")),
+                (ACCEPT, HeaderValue::from_static("application/json")),
+            ]),
+        };
+        let mut authorization = HeaderValue::from_str(&post.authorization)
+            .map_err(|_| NoAnswer::unsent("the signer's proof is not a header value"))?;
+        authorization.set_sensitive(true);
+        headers.insert(AUTHORIZATION, authorization);
+        if let Some(method) = post.method {
+            headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static(method));
+        }
+        if let Some(tool) = post.tool {
+            headers.insert(HeaderName::from_static("mcp-name"), HeaderValue::from_static(tool));
+        }
+        for (name, value) in &post.parameters {
+            let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) else {
+                continue;
+            };
+            headers.append(name, value);
+        }
+        Ok(headers)
     }
 
     fn no_answer_in_time(&self) -> String {
@@ -190,34 +239,9 @@ impl RelayClient {
     }
 }
 
-fn headers(post: &Post) -> Result<HeaderMap, NoAnswer> {
-    let mut headers = HeaderMap::with_capacity(12 + post.parameters.len());
-    let mut authorization = HeaderValue::try_from(&post.authorization)
-        .map_err(|_| NoAnswer::unsent("the signer's proof is not a header value"))?;
-    authorization.set_sensitive(true);
-    headers.insert(AUTHORIZATION, authorization);
-    if post.endpoint == Endpoint::Manage {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/nostr+json+rpc"));
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        return Ok(headers);
-    }
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    headers.insert(
-        HeaderName::from_static("mcp-protocol-version"),
-        HeaderValue::from_static(RELAY_PROTOCOL_VERSION),
-    );
-    if let Some(method) = post.method {
-        headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static(method));
-    }
-    if let Some(tool) = post.tool {
-        headers.insert(HeaderName::from_static("mcp-name"), HeaderValue::from_static(tool));
-    }
-    for (name, value) in &post.parameters {
-        let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) else {
-            continue;
-        };
-        headers.append(name, value);
-    }
-    Ok(headers)
+fn request(method: Method, headers: HeaderMap, body: RequestBody) -> Request<RequestBody> {
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.headers_mut() = headers;
+    request
 }

@@ -9,6 +9,7 @@ pub mod run;
 pub mod table;
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use crate::bridge::{Bridge, HostCall, Surroundings};
 use crate::diagnose::{self, Diagnosis};
 use crate::failure::Failure;
 use crate::host;
-use crate::host::message::{self, Id, Message};
+use crate::host::message::{self, Id, Message, Params};
 use crate::host::output::Output;
 use crate::relay::answer::Hint;
 use crate::relay::headers::HeaderParameter;
@@ -56,11 +57,8 @@ pub enum Era {
 }
 
 impl Era {
-    fn of(params: Option<Json<'_>>) -> Self {
-        Self::named_in(params.and_then(|params| params.get("_meta")))
-    }
-
-    fn named_in(meta: Option<Json<'_>>) -> Self {
+    fn of(params: Option<Params<'_>>) -> Self {
+        let meta = params.and_then(|params| params.meta);
         let named = meta.and_then(|meta| meta.get("io.modelcontextprotocol/protocolVersion")?.as_str());
         if named.as_deref() == Some(RELAY_PROTOCOL_VERSION) { Self::Stateless } else { Self::Handshake }
     }
@@ -116,7 +114,8 @@ impl Server {
         }
     }
 
-    fn initialize(&self, id: &Id, params: Option<Json<'_>>) {
+    fn initialize(&self, id: &Id, params: Option<Params<'_>>) {
+        let params = params.map(|params| params.json);
         let text = |key: &str| params.and_then(|params| params.get(key)?.as_str());
         let asked = text("protocolVersion");
         let version =
@@ -166,16 +165,15 @@ impl Server {
         });
     }
 
-    fn call_tool(self: &Rc<Self>, id: Id, params: Option<Json<'_>>, line: &Bytes) {
+    fn call_tool(self: &Rc<Self>, id: Id, params: Option<Params<'_>>, line: &Bytes) {
         let invalid = |message: &str| self.send_error(Some(&id), message::INVALID_PARAMS, message);
-        let Some(params) = params.filter(|params| params.is_object()) else {
+        let era = Era::of(params);
+        let Some(Params { name, arguments, .. }) = params.filter(|params| params.json.is_object()) else {
             return invalid("Invalid params: params must be an object");
         };
-        let [name, arguments, meta] = params.fields(["name", "arguments", "_meta"]).values;
         let Some(name) = name.and_then(Json::as_str).filter(|name| !name.is_empty()) else {
             return invalid("Invalid params: name must be a non-empty string");
         };
-        let era = Era::named_in(meta);
         let arguments = match arguments {
             None => Bytes::new(),
             Some(arguments) if arguments.is_null() => Bytes::new(),
@@ -238,7 +236,7 @@ impl Server {
             let QueuedCall { pending, call, deadline } = self.queue.next().await;
             self.output.room().await;
             let argument_bytes = call.arguments.len();
-            let forwarded = unless_it_panics(self.forward(call, deadline)).await;
+            let forwarded = unless_it_panics(pin!(self.forward(call, deadline))).await;
             let (result, follow_up) = forwarded.unwrap_or_else(|| (HostResult::error(INTERNAL_ERROR), false));
             self.queue.done(argument_bytes);
             self.answer(&pending, STATELESS_RESULT, result.into_pieces());
@@ -263,17 +261,17 @@ impl Server {
             outcome = self.bridge.call(&call, deadline, self) => outcome,
             () = self.bridge.signer.gone() => Err(call.signer_ended().into()),
         };
-        let spent = began.elapsed().as_millis();
+        let spent = || began.elapsed().as_millis();
         match outcome {
             Ok(result) => {
-                debug!(tool = call.tool.name, ms = spent, is_error = result.is_error(), "answered");
+                debug!(tool = call.tool.name, ms = spent(), is_error = result.is_error(), "answered");
                 (result, true)
             }
             Err(unanswered) => {
                 if unanswered.hint == Hint::UnknownTool {
                     self.table.mark_stale();
                 }
-                info!(tool = call.tool.name, ms = spent, "{}", unanswered.failure);
+                info!(tool = call.tool.name, ms = spent(), "{}", unanswered.failure);
                 let answered = matches!(unanswered.failure, Failure::Permission(_) | Failure::Relay(_));
                 (HostResult::error(unanswered.failure.to_string()), answered)
             }

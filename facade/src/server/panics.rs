@@ -2,13 +2,12 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::Poll;
 
 /// The outcome of a future, or none where it panicked. What it shares with others must be in cells that an
 /// unwinding leaves whole.
-pub async fn unless_it_panics<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
+pub async fn unless_it_panics<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     poll_fn(|cx| {
         // It is not polled again after a panic.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
@@ -22,6 +21,7 @@ pub async fn unless_it_panics<T>(future: impl Future<Output = T>) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::pin::pin;
 
     use tokio::task::yield_now;
 
@@ -32,14 +32,14 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         for panics_at in [0, 1, 3, 9] {
             let turns = Cell::new(0);
-            let outcome = runtime.block_on(unless_it_panics(async {
+            let outcome = runtime.block_on(unless_it_panics(pin!(async {
                 while turns.get() < 5 {
                     assert_ne!(turns.get(), panics_at, "on purpose");
                     turns.set(turns.get() + 1);
                     yield_now().await;
                 }
                 turns.get()
-            }));
+            })));
             assert_eq!(outcome, (panics_at == 9).then_some(5));
         }
     }

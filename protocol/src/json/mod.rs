@@ -14,6 +14,7 @@ use thiserror::Error;
 mod scan;
 #[cfg(test)]
 mod tests;
+pub(crate) mod words;
 
 use scan::Scan;
 
@@ -211,9 +212,17 @@ impl<'a> Iterator for Members<'a> {
     type Item = (Cow<'a, str>, Json<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let key = next_item(self.text, &mut self.at)?;
+        let bytes = self.text.as_bytes();
+        let start = skip_separators(bytes, self.at)?;
+        if bytes[start] != b'"' {
+            return None;
+        }
+        let (end, escaped) = skip_checked_string(bytes, start)?;
+        self.at = end;
+        let key = &self.text[start + 1..end - 1];
         let value = next_item(self.text, &mut self.at)?;
-        Some((Json(key).as_str()?, Json(value)))
+        let key = if escaped { Cow::Owned(unescape(key).0) } else { Cow::Borrowed(key) };
+        Some((key, Json(value)))
     }
 }
 
@@ -234,25 +243,30 @@ impl<'a> Iterator for Elements<'a> {
 /// The next value of a checked container, past separators; `None` at its end.
 fn next_item<'a>(text: &'a str, at: &mut usize) -> Option<&'a str> {
     let bytes = text.as_bytes();
-    while matches!(bytes.get(*at)?, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':') {
-        *at += 1;
-    }
-    let start = *at;
+    let start = skip_separators(bytes, *at)?;
     let end = skip_checked(bytes, start)?;
     *at = end;
     (end > start).then(|| &text[start..end])
 }
 
+/// Where the next token of a checked container starts; `None` at the end of the text.
+fn skip_separators(bytes: &[u8], mut at: usize) -> Option<usize> {
+    while matches!(bytes.get(at)?, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':') {
+        at += 1;
+    }
+    Some(at)
+}
+
 /// The end of the checked value that starts at `at`; `at` itself where a container closes.
 fn skip_checked(bytes: &[u8], at: usize) -> Option<usize> {
     match *bytes.get(at)? {
-        b'"' => skip_checked_string(bytes, at),
+        b'"' => skip_checked_string(bytes, at).map(|(end, _)| end),
         b'{' | b'[' => {
             let (mut depth, mut i) = (0_usize, at);
             loop {
                 match *bytes.get(i)? {
                     b'"' => {
-                        i = skip_checked_string(bytes, i)?;
+                        i = skip_checked_string(bytes, i)?.0;
                         continue;
                     }
                     b'{' | b'[' => depth += 1,
@@ -276,15 +290,30 @@ fn skip_checked(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-fn skip_checked_string(bytes: &[u8], at: usize) -> Option<usize> {
-    let mut i = at + 1;
+/// The end of the checked string that starts at `at`, and whether it holds escapes.
+fn skip_checked_string(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
+    let (mut i, mut escaped) = (at + 1, false);
     loop {
-        i += memchr::memchr2(b'"', b'\\', bytes.get(i..)?)?;
+        i = quote_or_backslash(bytes, i)?;
         if bytes[i] == b'"' {
-            return Some(i + 1);
+            return Some((i + 1, escaped));
         }
+        escaped = true;
         i += 2;
     }
+}
+
+/// Where the next quote or backslash stands.
+fn quote_or_backslash(bytes: &[u8], mut at: usize) -> Option<usize> {
+    for _ in 0..words::SHORT_BYTES / 8 {
+        let Some(word) = words::word_at(bytes, at) else { break };
+        let marked = words::quote_or_backslash(word);
+        at += words::first_marked(marked);
+        if marked != 0 {
+            return Some(at);
+        }
+    }
+    memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|further| at + further)
 }
 
 /// Decodes a checked string's inner text. The flag is false where a lone surrogate became U+FFFD.

@@ -63,6 +63,22 @@ fn answers_survive_the_wire() {
         panic!("another answer")
     };
     assert_eq!(read, Refusal::new(Rule::Rate, "wait 3 s"));
+    for text in [
+        r#"{"proof":{"authorization":"Nostr aA0+/=="}}"#,
+        r#" {"proof": {"authorization":"Nostr aA0+\/=="}}"#,
+    ] {
+        let Ok(Answer::Proof { authorization }) = Answer::parse(text.as_bytes()) else { panic!("{text}") };
+        assert_eq!(authorization, "Nostr aA0+/==");
+    }
+    for text in [
+        r#"{"proof":{"authorization":"Nostr a","authorization":"b"}}"#,
+        r#"{"proof":{"authorization":"Nostr a"}}}"#,
+        r#"{"proof":{"authorization":"Nostr "a"}}"#,
+        r#"{"proof":{"authorization":"Nostr a\"}}"#,
+        r#"{"proof":{"authorization":""#,
+    ] {
+        assert!(Answer::parse(text.as_bytes()).is_err(), "{text}");
+    }
     assert!(Answer::parse(br#"{"refused":{"rule":"other","message":""}}"#).is_err());
     assert!(Answer::parse(br#"{"published":{"event":{},"authorization":""}}"#).is_err());
 }

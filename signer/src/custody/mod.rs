@@ -155,6 +155,7 @@ fn random<const N: usize>() -> io::Result<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::stack::{WIPED_STACK_BYTES, depth_of};
     use secp256k1::{Keypair, XOnlyPublicKey, schnorr};
 
     const SCALAR: [u8; 32] = [0x11; 32];
@@ -194,6 +195,30 @@ mod tests {
             if round % 3 != 2 {
                 key.blind_again().unwrap();
             }
+        }
+    }
+
+    #[test]
+    fn what_is_overwritten_of_the_stack_is_twice_what_handling_the_key_writes_to() {
+        let mut key = key();
+        let nsec = bech32::encode::<bech32::Bech32>(bech32::Hrp::parse("nsec").unwrap(), &SCALAR).unwrap();
+        let texts = ["11".repeat(32), nsec];
+        let mut depths = vec![depth_of(|| {
+            let signature = key.curve.sign(&[7; 32], &key.page.contents().keypair, &[9; 32]);
+            assert!(signature.is_some());
+        })];
+        for text in &texts {
+            let mut scalar = [0; 32];
+            depths.push(depth_of(|| assert!(text::decode(text.as_bytes(), &mut scalar).is_ok())));
+            assert_eq!(scalar, SCALAR);
+        }
+        let mut page = SecretPage::map().unwrap();
+        depths
+            .push(depth_of(|| assert!(key.curve.load(&SCALAR, &mut page.contents_mut().keypair).is_some())));
+        key.blind_again().unwrap();
+        println!("signing, reading hex, reading an nsec, making the key pair: {depths:?} bytes");
+        for depth in depths {
+            assert!((64..WIPED_STACK_BYTES / 2).contains(&depth), "{depth} of {WIPED_STACK_BYTES}");
         }
     }
 
