@@ -9,7 +9,7 @@ pub mod run;
 pub mod table;
 
 use std::borrow::Cow;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -232,11 +232,12 @@ impl Server {
 
     /// Forwards calls, one after the other, for the life of the process.
     async fn forward_calls(self: Rc<Self>) {
+        let mut signer_gone = pin!(self.bridge.signer.gone());
         loop {
             let QueuedCall { pending, call, deadline } = self.queue.next().await;
             self.output.room().await;
             let argument_bytes = call.arguments.len();
-            let forwarded = unless_it_panics(pin!(self.forward(call, deadline))).await;
+            let forwarded = unless_it_panics(pin!(self.forward(call, deadline, signer_gone.as_mut()))).await;
             let (result, follow_up) = forwarded.unwrap_or_else(|| (HostResult::error(INTERNAL_ERROR), false));
             self.queue.done(argument_bytes);
             self.answer(&pending, STATELESS_RESULT, result.into_pieces());
@@ -248,7 +249,12 @@ impl Server {
     }
 
     /// One call; the flag says that the relay answered.
-    async fn forward(&self, call: HostCall, deadline: Instant) -> (HostResult, bool) {
+    async fn forward(
+        &self,
+        call: HostCall,
+        deadline: Instant,
+        signer_gone: Pin<&mut impl Future<Output = ()>>,
+    ) -> (HostResult, bool) {
         let began = Instant::now();
         if began >= deadline {
             return (HostResult::error(self.late().to_string()), false);
@@ -259,7 +265,7 @@ impl Server {
         let outcome = tokio::select! {
             biased;
             outcome = self.bridge.call(&call, deadline, self) => outcome,
-            () = self.bridge.signer.gone() => Err(call.signer_ended().into()),
+            () = signer_gone => Err(call.signer_ended().into()),
         };
         let spent = || began.elapsed().as_millis();
         match outcome {

@@ -1,12 +1,11 @@
 //! The life of the server: from the first line of the host to the last answer.
 
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::spawn_local;
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 use tracing::{error, info};
 
@@ -44,18 +43,18 @@ enum End {
 pub async fn serve(server: Rc<Server>) -> io::Result<i32> {
     stdio::widen_pipes();
     let mut input = Input::new()?;
-    let mut signals = Signals::new()?;
+    // A task of its own, so that what hardly ever happens is not looked at with every line.
+    let mut ended = spawn_local(end_of(server.clone(), Signals::new()?));
     let writer = server.clone();
     spawn_local(async move { writer.output.run().await });
     spawn_local(server.clone().forward_calls());
-    let end = serve_lines(&server, &mut input, &mut signals).await;
+    let end = serve_lines(&server, &mut input, &mut ended).await;
     match end {
         End::Output | End::Signal => return Ok(0),
         End::Input => {
             tokio::select! {
                 _ = timeout(END_LIMIT, server.pending.empty()) => {}
-                () = signals.any() => {}
-                () = server.output.closed() => {}
+                _ = &mut ended => {}
             }
         }
         End::Signer => {
@@ -66,13 +65,24 @@ pub async fn serve(server: Rc<Server>) -> io::Result<i32> {
     Ok(if end == End::Signer { SIGNER_GONE } else { 0 })
 }
 
-async fn serve_lines(server: &Rc<Server>, input: &mut Input, signals: &mut Signals) -> End {
-    let mut output_closed = pin!(server.output.closed());
-    let mut signaled = pin!(signals.any());
-    let mut signer_is_done = pin!(async {
+/// Waits for an end that is not the input's.
+async fn end_of(server: Rc<Server>, mut signals: Signals) -> End {
+    let signer_is_done = async {
         server.bridge.signer.gone().await;
         server.pending.empty().await;
-    });
+    };
+    tokio::select! {
+        biased;
+        () = server.output.closed() => End::Output,
+        () = signals.any() => {
+            info!("ended by a signal");
+            End::Signal
+        }
+        () = signer_is_done => End::Signer,
+    }
+}
+
+async fn serve_lines(server: &Rc<Server>, input: &mut Input, ended: &mut JoinHandle<End>) -> End {
     loop {
         if server.output.is_closed() {
             return End::Output;
@@ -94,12 +104,8 @@ async fn serve_lines(server: &Rc<Server>, input: &mut Input, signals: &mut Signa
                 }
                 Line::End => return End::Input,
             },
-            () = &mut output_closed => return End::Output,
-            () = &mut signaled => {
-                info!("ended by a signal");
-                return End::Signal;
-            }
-            () = &mut signer_is_done => return End::Signer,
+            // The task ends in no other way than with its result, or with the runtime and this task.
+            end = &mut *ended => return end.unwrap_or(End::Signal),
         }
     }
 }
