@@ -7,6 +7,9 @@ use sha2::{Digest, Sha256};
 use crate::hex;
 use crate::json::{Json, words};
 
+/// Room for an event with a few short tags, as proofs are.
+const EVENT_BYTES: usize = 640;
+
 /// An x-only public key, shown and parsed as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey(pub [u8; 32]);
@@ -58,10 +61,9 @@ pub struct UnsignedEvent {
 impl UnsignedEvent {
     /// The id of NIP-01: SHA-256 of `[0,pubkey,created_at,kind,tags,content]`.
     pub fn id(&self) -> EventId {
-        let mut text = String::with_capacity(160 + self.content.len());
-        text.push_str("[0,\"");
-        text.push_str(&hex::encode(&self.pubkey.0));
-        text.push_str(&format!("\",{},{},", self.created_at, self.kind));
+        let mut text = String::with_capacity(EVENT_BYTES + self.content.len());
+        let (created_at, kind) = (self.created_at.to_string(), self.kind.to_string());
+        text.extend(["[0,\"", &hex::encode(&self.pubkey.0), "\",", &created_at, ",", &kind, ","]);
         push_tags(&mut text, &self.tags);
         text.push(',');
         push_string(&mut text, &self.content);
@@ -90,15 +92,19 @@ impl SignedEvent {
     /// The event as the one JSON text that both processes write for it.
     pub fn to_json(&self) -> String {
         let event = &self.event;
-        let mut out = String::with_capacity(400 + event.content.len());
-        out.push_str(&format!(
-            "{{\"id\":\"{}\",\"pubkey\":\"{}\",\"created_at\":{},\"kind\":{},\"tags\":",
-            self.id, event.pubkey, event.created_at, event.kind
-        ));
+        let mut out = String::with_capacity(EVENT_BYTES + event.content.len());
+        let (created_at, kind) = (event.created_at.to_string(), event.kind.to_string());
+        out.extend([
+            "{\"id\":\"",
+            &hex::encode(&self.id.0),
+            "\",\"pubkey\":\"",
+            &hex::encode(&event.pubkey.0),
+        ]);
+        out.extend(["\",\"created_at\":", &created_at, ",\"kind\":", &kind, ",\"tags\":"]);
         push_tags(&mut out, &event.tags);
         out.push_str(",\"content\":");
         push_string(&mut out, &event.content);
-        out.push_str(&format!(",\"sig\":\"{}\"}}", hex::encode(&self.sig)));
+        out.extend([",\"sig\":\"", &hex::encode(&self.sig), "\"}"]);
         out
     }
 

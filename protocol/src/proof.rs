@@ -35,7 +35,10 @@ pub fn proof(
 
 /// The value of the `Authorization` header that carries a proof: standard padded Base64.
 pub fn authorization(proof: &SignedEvent) -> String {
-    let mut value = String::from("Nostr ");
-    STANDARD.encode_string(proof.to_json(), &mut value);
+    const SCHEME: &str = "Nostr ";
+    let json = proof.to_json();
+    let mut value = String::with_capacity(SCHEME.len() + json.len().div_ceil(3) * 4);
+    value.push_str(SCHEME);
+    STANDARD.encode_string(json, &mut value);
     value
 }

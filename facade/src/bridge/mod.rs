@@ -371,7 +371,8 @@ struct Submission<'a> {
 /// fit, the table is fetched first.
 async fn may_repeat(hint: Hint, surroundings: &impl Surroundings, deadline: Instant) -> bool {
     if hint == Hint::HeaderMismatch {
-        surroundings.refresh(deadline).await;
+        // Boxed, since every call would carry the room for it about.
+        Box::pin(surroundings.refresh(deadline)).await;
     }
     matches!(hint, Hint::HeaderMismatch | Hint::VersionOffered)
 }

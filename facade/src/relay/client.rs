@@ -101,7 +101,9 @@ impl RelayClient {
         let target = |endpoint: Endpoint| Target::new(&endpoint.url(relay)).map_err(NoAnswer::from);
         let (mcp, manage) = (target(Endpoint::Mcp), target(Endpoint::Manage));
         let connections = Connections::new(relay, proxy, roots);
-        let mcp_headers = HeaderMap::from_iter([
+        // With room for the rest, which a copy of it has as well.
+        let mut mcp_headers = HeaderMap::with_capacity(12);
+        mcp_headers.extend([
             (ACCEPT_ENCODING, GZIP),
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
             (ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),

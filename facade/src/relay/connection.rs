@@ -161,7 +161,7 @@ impl Connections {
             return;
         }
         let _warming = Warming::begin(self);
-        if let Ok(Ok(sender)) = timeout(WARM_LIMIT, self.connect()).await {
+        if let Ok(Ok(sender)) = timeout(WARM_LIMIT, Box::pin(self.connect())).await {
             self.idle.borrow_mut().push(Idle { sender, since: Instant::now(), has_served: false });
         }
     }
@@ -210,7 +210,8 @@ impl Connections {
         let Some(tls) = tls else { return over_http1(stream).await };
         let stream = tls.relay.connect(server_name(host)?, stream).await?;
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-            let (sender, connection) = http2::handshake(LocalTasks, TokioIo::new(stream)).await?;
+            let handshake = Box::pin(http2::handshake(LocalTasks, TokioIo::new(stream)));
+            let (sender, connection) = handshake.await?;
             spawn_local(connection);
             return Ok(Sender::Http2(sender));
         }
