@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thiserror::Error;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
@@ -51,7 +52,26 @@ struct Job {
     frame: Vec<u8>,
     arguments: Bytes,
     tail: Vec<u8>,
+    /// How much of the frame was sent.
+    sent: usize,
     reply: oneshot::Sender<Answer>,
+    _turn: Turn,
+}
+
+/// An exchange that was asked for and is not over.
+struct Turn(Rc<State>);
+
+impl Turn {
+    fn begin(state: &Rc<State>) -> Self {
+        state.asked.update(|asked| asked + 1);
+        Self(state.clone())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.asked.update(|asked| asked - 1);
+    }
 }
 
 /// A handle on the signer.
@@ -62,6 +82,9 @@ pub struct Signer {
 }
 
 struct State {
+    writer: OwnedWriteHalf,
+    /// Exchanges that were asked for and are not over.
+    asked: Cell<usize>,
     gone: Cell<bool>,
     end: Notify,
 }
@@ -82,12 +105,13 @@ impl Signer {
     /// When the socket cannot be registered with the runtime.
     pub fn start(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let stream = UnixStream::from_std(socket)?;
+        let (reader, writer) = UnixStream::from_std(socket)?.into_split();
         let (jobs, inbox) = mpsc::channel(16);
-        let state = Rc::new(State { gone: Cell::new(false), end: Notify::new() });
+        let state =
+            Rc::new(State { writer, asked: Cell::new(0), gone: Cell::new(false), end: Notify::new() });
         let signer = Self { jobs, state: state.clone() };
         tokio::task::spawn_local(async move {
-            exchange_all(stream, inbox).await;
+            exchange_all(reader, &state.writer, inbox).await;
             state.gone.set(true);
             state.end.notify_waiters();
         });
@@ -119,7 +143,7 @@ impl Signer {
     /// # Errors
     /// [`SignerError`], also where too many exchanges wait.
     pub fn proof_ahead(&self, message: &Message<'_>, line: &Bytes) -> Result<ProofAhead, SignerError> {
-        let (job, answer) = Job::new(message, line)?;
+        let (job, answer) = self.begin(message, line)?;
         self.jobs.try_send(job).map_err(|_| SignerError::Gone)?;
         Ok(ProofAhead(answer))
     }
@@ -152,13 +176,29 @@ impl Signer {
     /// # Errors
     /// [`SignerError::Gone`].
     pub async fn ask(&self, message: &Message<'_>, line: &Bytes) -> Result<Answer, SignerError> {
-        let (job, answer) = Job::new(message, line)?;
+        let (job, answer) = self.begin(message, line)?;
         match self.jobs.try_send(job) {
             Ok(()) => {}
             Err(TrySendError::Full(job)) => self.jobs.send(job).await.map_err(|_| SignerError::Gone)?,
             Err(TrySendError::Closed(_)) => return Err(SignerError::Gone),
         }
         answer.await.map_err(|_| SignerError::Gone)
+    }
+
+    /// Begins an exchange. Where none is under way, its frame leaves at once, so that the signer works while
+    /// this process gets to waiting for it.
+    fn begin(
+        &self,
+        message: &Message<'_>,
+        line: &Bytes,
+    ) -> Result<(Job, oneshot::Receiver<Answer>), SignerError> {
+        let is_first = self.state.asked.get() == 0;
+        let (mut job, answer) = Job::new(message, line, Turn::begin(&self.state))?;
+        if is_first && job.arguments.is_empty() {
+            // What goes wrong here, the exchange itself meets.
+            job.sent = self.state.writer.try_write(&job.frame).unwrap_or(0);
+        }
+        Ok((job, answer))
     }
 }
 
@@ -176,7 +216,11 @@ impl ProofAhead {
 }
 
 impl Job {
-    fn new(message: &Message<'_>, line: &Bytes) -> Result<(Self, oneshot::Receiver<Answer>), SignerError> {
+    fn new(
+        message: &Message<'_>,
+        line: &Bytes,
+        turn: Turn,
+    ) -> Result<(Self, oneshot::Receiver<Answer>), SignerError> {
         let (head, arguments, tail) = message.pieces();
         let length = head.len() + arguments.len() + tail.len();
         let header = frame::header(length, MAX_REQUEST_BYTES).map_err(|error| {
@@ -193,7 +237,7 @@ impl Job {
             (line.slice_ref(arguments.as_bytes()), tail.into_bytes())
         };
         let (reply, answer) = oneshot::channel();
-        Ok((Self { frame, arguments, tail, reply }, answer))
+        Ok((Self { frame, arguments, tail, sent: 0, reply, _turn: turn }, answer))
     }
 }
 
@@ -223,22 +267,19 @@ fn is_of(signed: &SignedEvent, template: &Template, pubkey: PublicKey) -> bool {
 }
 
 /// Runs until the signer is gone, breaks the protocol, or is no longer wanted.
-async fn exchange_all(mut stream: UnixStream, mut jobs: mpsc::Receiver<Job>) {
+async fn exchange_all(mut reader: OwnedReadHalf, writer: &OwnedWriteHalf, mut jobs: mpsc::Receiver<Job>) {
     let mut watchdog = Watchdog::default();
     loop {
         let job = tokio::select! {
             biased;
             job = jobs.recv() => job,
             // Between exchanges the signer has nothing to say: whatever comes is its end.
-            _ = stream.readable() => match stream.try_read(&mut [0]) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                _ => return,
-            },
+            _ = reader.read_u8() => return,
         };
         let Some(job) = job else { return };
         let exchange = async {
-            write_frame(&mut stream, &job).await?;
-            read_frame(&mut stream).await
+            write_frame(writer, &job).await?;
+            read_frame(&mut reader).await
         };
         let bounded = watchdog.bound(Instant::now() + ANSWER_LIMIT, pin!(exchange)).await;
         let Some(Ok(frame)) = bounded else { return };
@@ -248,22 +289,23 @@ async fn exchange_all(mut stream: UnixStream, mut jobs: mpsc::Receiver<Job>) {
     }
 }
 
-async fn write_frame(stream: &mut UnixStream, job: &Job) -> io::Result<()> {
-    if job.arguments.is_empty() {
-        return stream.write_all(&job.frame).await;
-    }
-    let mut pieces = [IoSlice::new(&job.frame), IoSlice::new(&job.arguments), IoSlice::new(&job.tail)];
+async fn write_frame(writer: &OwnedWriteHalf, job: &Job) -> io::Result<()> {
+    let mut pieces =
+        [IoSlice::new(&job.frame[job.sent..]), IoSlice::new(&job.arguments), IoSlice::new(&job.tail)];
     let mut rest = &mut pieces[..];
+    IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
-        match stream.write_vectored(rest).await? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            put => IoSlice::advance_slices(&mut rest, put),
+        match writer.try_write_vectored(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(put) => IoSlice::advance_slices(&mut rest, put),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => writer.writable().await?,
+            Err(error) => return Err(error),
         }
     }
     Ok(())
 }
 
-async fn read_frame(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+async fn read_frame(reader: &mut OwnedReadHalf) -> io::Result<Vec<u8>> {
     let mut frame = Vec::with_capacity(2048);
     let mut length = None;
     loop {
@@ -278,7 +320,7 @@ async fn read_frame(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
             frame.drain(..4);
             return Ok(frame);
         }
-        if stream.read_buf(&mut frame).await? == 0 {
+        if reader.read_buf(&mut frame).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }

@@ -4,6 +4,7 @@
 //! kernel gets one plain reading thread. A line past the limit is reported once and never buffered
 //! whole. Nothing here looks into a line.
 
+use std::future::poll_fn;
 use std::io;
 use std::thread;
 
@@ -159,7 +160,7 @@ impl Input {
     async fn fill(&mut self) {
         match &mut self.source {
             Source::Ready(stdin) => {
-                let Ok(mut guard) = stdin.readable().await else {
+                let Ok(mut guard) = poll_fn(|cx| stdin.poll_read_ready(cx)).await else {
                     self.lines.ended = true;
                     return;
                 };
