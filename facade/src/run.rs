@@ -343,7 +343,7 @@ async fn work(
             let server = Rc::new(Server::new(bridge, diagnosis, options.call_limit));
             serve(server).await.map_err(StartError::Runtime)
         }
-        Some((needs, human)) => Ok(i32::from(diagnose(&bridge, &diagnosis, needs, human).await)),
+        Some((needs, human)) => Ok(i32::from(Box::pin(diagnose(&bridge, &diagnosis, needs, human)).await)),
     }
 }
 

@@ -14,7 +14,6 @@ use thiserror::Error;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -77,7 +76,7 @@ impl Drop for Turn {
 /// A handle on the signer.
 #[derive(Clone)]
 pub struct Signer {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::UnboundedSender<Job>,
     state: Rc<State>,
 }
 
@@ -106,7 +105,8 @@ impl Signer {
     pub fn start(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(socket)?.into_split();
-        let (jobs, inbox) = mpsc::channel(16);
+        // Bounded by who asks: the call whose turn it is and the one behind it, a few diagnoses, one listing.
+        let (jobs, inbox) = mpsc::unbounded_channel();
         let state =
             Rc::new(State { writer, asked: Cell::new(0), gone: Cell::new(false), end: Notify::new() });
         let signer = Self { jobs, state: state.clone() };
@@ -141,10 +141,10 @@ impl Signer {
     /// Asks for a proof that is awaited later.
     ///
     /// # Errors
-    /// [`SignerError`], also where too many exchanges wait.
+    /// [`SignerError`].
     pub fn proof_ahead(&self, message: &Message<'_>, line: &Bytes) -> Result<ProofAhead, SignerError> {
         let (job, answer) = self.begin(message, line)?;
-        self.jobs.try_send(job).map_err(|_| SignerError::Gone)?;
+        self.jobs.send(job).map_err(|_| SignerError::Gone)?;
         Ok(ProofAhead(answer))
     }
 
@@ -177,11 +177,7 @@ impl Signer {
     /// [`SignerError::Gone`].
     pub async fn ask(&self, message: &Message<'_>, line: &Bytes) -> Result<Answer, SignerError> {
         let (job, answer) = self.begin(message, line)?;
-        match self.jobs.try_send(job) {
-            Ok(()) => {}
-            Err(TrySendError::Full(job)) => self.jobs.send(job).await.map_err(|_| SignerError::Gone)?,
-            Err(TrySendError::Closed(_)) => return Err(SignerError::Gone),
-        }
+        self.jobs.send(job).map_err(|_| SignerError::Gone)?;
         answer.await.map_err(|_| SignerError::Gone)
     }
 
@@ -267,7 +263,11 @@ fn is_of(signed: &SignedEvent, template: &Template, pubkey: PublicKey) -> bool {
 }
 
 /// Runs until the signer is gone, breaks the protocol, or is no longer wanted.
-async fn exchange_all(mut reader: OwnedReadHalf, writer: &OwnedWriteHalf, mut jobs: mpsc::Receiver<Job>) {
+async fn exchange_all(
+    mut reader: OwnedReadHalf,
+    writer: &OwnedWriteHalf,
+    mut jobs: mpsc::UnboundedReceiver<Job>,
+) {
     let mut watchdog = Watchdog::default();
     loop {
         let job = tokio::select! {

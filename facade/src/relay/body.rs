@@ -114,7 +114,10 @@ pub async fn read(response: &mut Response<Incoming>, limit: usize) -> Result<Byt
         .map_err(|encoding| format!("HTTP {status} with the unsupported content-encoding {encoding}"))?;
     let body = response.body_mut();
     let expected = usize::try_from(body.size_hint().exact().unwrap_or(0)).unwrap_or(0);
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
+    // Asked first: a body that is known to be whole needs no further look at the connection.
+    while !body.is_end_stream()
+        && let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
+    {
         let Ok(chunk) = frame.map_err(|error| broke_off(&error))?.into_data() else { continue };
         match collected.push(chunk, expected) {
             Ok(Some(found)) => return Ok(found),

@@ -114,6 +114,8 @@ impl Server {
         }
     }
 
+    // Cold, like the others of its kind: their large frames would be every call's.
+    #[cold]
     fn initialize(&self, id: &Id, params: Option<Params<'_>>) {
         let params = params.map(|params| params.json);
         let text = |key: &str| params.and_then(|params| params.get(key)?.as_str());
@@ -135,6 +137,7 @@ impl Server {
         spawn_local(async move { bridge.relay.warm().await });
     }
 
+    #[cold]
     fn notified(&self, method: &str, params: Option<Json<'_>>) {
         if method != "notifications/cancelled" {
             return;
@@ -153,6 +156,7 @@ impl Server {
         begun.map_err(|id| self.send_error(Some(&id), message::INTERNAL_ERROR, TOO_MANY_REQUESTS)).ok()
     }
 
+    #[cold]
     fn list_tools(self: &Rc<Self>, id: Id, era: Era) {
         let Some(pending) = self.begin(id, era) else { return };
         let server = self.clone();
@@ -194,12 +198,14 @@ impl Server {
         }
     }
 
+    #[cold]
     fn refuse_to_wait(&self, pending: &Rc<Pending>) {
         let failure = Failure::not_sent("too many calls are waiting; the call was not sent");
         self.answer(pending, STATELESS_RESULT, HostResult::error(failure.to_string()).into_pieces());
     }
 
     /// Diagnoses beside the calls, a few at a time.
+    #[cold]
     fn diagnose(self: &Rc<Self>, id: Id, era: Era, arguments: Bytes) {
         let Some(pending) = self.begin(id, era) else { return };
         let argument_bytes = arguments.len();
@@ -242,10 +248,16 @@ impl Server {
             self.queue.done(argument_bytes);
             self.answer(&pending, STATELESS_RESULT, result.into_pieces());
             if follow_up && self.table.is_wanted() {
-                let server = self.clone();
-                spawn_local(async move { server.table.ensure().await });
+                self.load_table();
             }
         }
+    }
+
+    /// Loads the table beside the calls.
+    #[cold]
+    fn load_table(self: &Rc<Self>) {
+        let server = self.clone();
+        spawn_local(async move { server.table.ensure().await });
     }
 
     /// One call; the flag says that the relay answered.
@@ -306,6 +318,7 @@ impl Server {
         self.output.send(pieces.chain([Bytes::from_static(b"}")]));
     }
 
+    #[cold]
     fn send_error(&self, id: Option<&Id>, code: i32, message: &str) {
         let id = id.map_or(Cow::Borrowed("null"), |id| Cow::Borrowed(id.as_str()));
         let mut line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":");

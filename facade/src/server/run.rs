@@ -43,11 +43,7 @@ enum End {
 pub async fn serve(server: Rc<Server>) -> io::Result<i32> {
     stdio::widen_pipes();
     let mut input = Input::new()?;
-    // A task of its own, so that what hardly ever happens is not looked at with every line.
-    let mut ended = spawn_local(end_of(server.clone(), Signals::new()?));
-    let writer = server.clone();
-    spawn_local(async move { writer.output.run().await });
-    spawn_local(server.clone().forward_calls());
+    let mut ended = start_tasks(&server, Signals::new()?);
     let end = serve_lines(&server, &mut input, &mut ended).await;
     match end {
         End::Output | End::Signal => return Ok(0),
@@ -63,6 +59,16 @@ pub async fn serve(server: Rc<Server>) -> io::Result<i32> {
     }
     let _ = timeout(FLUSH_LIMIT, server.output.flushed()).await;
     Ok(if end == End::Signer { SIGNER_GONE } else { 0 })
+}
+
+/// Starts what runs beside the lines; the task that is returned says when it is time to end.
+#[cold]
+fn start_tasks(server: &Rc<Server>, signals: Signals) -> JoinHandle<End> {
+    let writer = server.clone();
+    spawn_local(async move { writer.output.run().await });
+    spawn_local(server.clone().forward_calls());
+    // A task of its own, so that what hardly ever happens is not looked at with every line.
+    spawn_local(end_of(server.clone(), signals))
 }
 
 /// Waits for an end that is not the input's.
