@@ -53,8 +53,7 @@ impl Link {
             if let Err(closed) = self.serve_one(|frame| session.answer(signer, frame)) {
                 return closed;
             }
-            // After the answer has left, so that nobody waits for it.
-            if let Err(error) = signer.key.blind_again() {
+            if let Err(error) = signer.key.blind_after_answer() {
                 return Closed::Io(error);
             }
         }

@@ -35,7 +35,7 @@ pub fn serve(session: &mut Session, signer: &mut Signer) -> Closed {
         if let Err(closed) = serve_one(&mut inbox, session, signer) {
             return closed;
         }
-        if let Err(error) = signer.key.blind_again() {
+        if let Err(error) = signer.key.blind_after_answer() {
             return Closed::Io(error);
         }
     }

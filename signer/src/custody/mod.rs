@@ -11,6 +11,7 @@ mod text;
 
 use std::io;
 use std::path::Path;
+use std::thread;
 
 use tinyagent_protocol::body::Body;
 use tinyagent_protocol::event::{PublicKey, SignedEvent, UnsignedEvent};
@@ -128,10 +129,20 @@ impl Key {
         signature.ok_or_else(|| io::Error::other("libsecp256k1 did not sign"))
     }
 
-    /// Blinds the curve's context anew unless that was done since the last signature. To be called
-    /// once the answer is on its way: it takes about as long as a signature, and the next
-    /// signature makes up for it when it was not called.
-    pub fn blind_again(&mut self) -> io::Result<()> {
+    /// Blinds the curve's context anew, where that was not done since the last signature. To be called once
+    /// the answer is on its way: it takes about as long as a signature, and the next signature makes up for
+    /// it when it was not called.
+    ///
+    /// Whoever waits for the answer runs first: a kernel that has put it behind this process, on the same
+    /// processor, would otherwise let it wait for the blinding as well.
+    pub fn blind_after_answer(&mut self) -> io::Result<()> {
+        if !self.blinded {
+            thread::yield_now();
+        }
+        self.blind_again()
+    }
+
+    fn blind_again(&mut self) -> io::Result<()> {
         if !self.blinded {
             let mut seed = random()?;
             self.curve.blind(&seed);

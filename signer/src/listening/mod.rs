@@ -66,8 +66,7 @@ impl Service {
         let mut failed = Ok(());
         self.connections.retain_mut(|connection| {
             let kept = connection.proceed(now, signer);
-            // After the answer has left, so that nobody waits for it.
-            if let Err(error) = signer.key.blind_again() {
+            if let Err(error) = signer.key.blind_after_answer() {
                 failed = Err(error);
             }
             kept
