@@ -4,6 +4,7 @@
 //! key and can ask only for what `protocol::message` has a request for.
 
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::rc::Rc;
@@ -30,6 +31,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Arguments up to this size are copied into the frame, larger ones are sent from where they lie.
 const COPY_BYTES: usize = 16 << 10;
+
+/// What is kept of the buffer for answers from one to the next; a proof's takes a third of it.
+const KEEP_BYTES: usize = 2 << 10;
 
 /// Why an exchange gave no grant.
 #[derive(Debug, Error)]
@@ -269,6 +273,7 @@ async fn exchange_all(
     mut jobs: mpsc::UnboundedReceiver<Job>,
 ) {
     let mut watchdog = Watchdog::default();
+    let mut buffer = Vec::new();
     loop {
         let job = tokio::select! {
             biased;
@@ -279,11 +284,11 @@ async fn exchange_all(
         let Some(job) = job else { return };
         let exchange = async {
             write_frame(writer, &job).await?;
-            read_frame(&mut reader).await
+            read_frame(&mut reader, &mut buffer).await
         };
         let bounded = watchdog.bound(Instant::now() + ANSWER_LIMIT, pin!(exchange)).await;
-        let Some(Ok(frame)) = bounded else { return };
-        let Ok(answer) = Answer::parse(&frame) else { return };
+        let Some(Ok(())) = bounded else { return };
+        let Ok(answer) = Answer::parse(&buffer[frame::HEADER_BYTES..]) else { return };
         // The asker may have been cancelled; its answer is then nobody's.
         let _ = job.reply.send(answer);
     }
@@ -305,22 +310,22 @@ async fn write_frame(writer: &OwnedWriteHalf, job: &Job) -> io::Result<()> {
     Ok(())
 }
 
-async fn read_frame(reader: &mut OwnedReadHalf) -> io::Result<Vec<u8>> {
-    let mut frame = Vec::with_capacity(2048);
+/// Reads one frame, header included, and nothing of another.
+async fn read_frame(reader: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> io::Result<()> {
+    buffer.clear();
+    buffer.shrink_to(KEEP_BYTES);
+    buffer.reserve(KEEP_BYTES);
     let mut length = None;
     loop {
-        if frame.len() >= 4 && length.is_none() {
-            let header = [frame[0], frame[1], frame[2], frame[3]];
-            length = Some(frame::length(header, MAX_ANSWER_BYTES).map_err(io::Error::other)?);
+        if let (Some(header), None) = (buffer.first_chunk(), length) {
+            length = Some(frame::length(*header, MAX_ANSWER_BYTES).map_err(io::Error::other)?);
         }
-        if let Some(length) = length.filter(|length| frame.len() >= 4 + length) {
-            if frame.len() > 4 + length {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            frame.drain(..4);
-            return Ok(frame);
+        match length.map(|length| buffer.len().cmp(&(frame::HEADER_BYTES + length))) {
+            Some(Ordering::Equal) => return Ok(()),
+            Some(Ordering::Greater) => return Err(io::ErrorKind::InvalidData.into()),
+            Some(Ordering::Less) | None => {}
         }
-        if reader.read_buf(&mut frame).await? == 0 {
+        if reader.read_buf(buffer).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }

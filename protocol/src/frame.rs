@@ -3,6 +3,9 @@
 
 use thiserror::Error;
 
+/// Bytes of a frame's header, which is its length.
+pub const HEADER_BYTES: usize = size_of::<u32>();
+
 /// The largest request: what a host line of 48 MiB can carry, a template, and the keys around them.
 pub const MAX_REQUEST_BYTES: usize = (48 << 20) + (1 << 20) + (64 << 10);
 

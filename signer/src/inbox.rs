@@ -5,10 +5,7 @@
 
 use std::ops::Range;
 
-use tinyagent_protocol::frame::{FrameError, MAX_REQUEST_BYTES, length};
-
-/// Bytes of a frame's length field.
-const HEADER_BYTES: usize = 4;
+use tinyagent_protocol::frame::{FrameError, HEADER_BYTES, MAX_REQUEST_BYTES, length};
 
 /// What a peer that sends small requests ever occupies, in bytes.
 pub const SMALL_BYTES: usize = 64 << 10;

@@ -1,6 +1,7 @@
 //! One HTTP exchange with the relay: bounded in time and size, never repeated here.
 
 use std::cell::Cell;
+use std::mem::take;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -126,13 +127,13 @@ impl RelayClient {
     ///
     /// # Errors
     /// [`NoAnswer`]; the request is never sent twice here.
-    pub async fn post(&self, post: Post, deadline: Instant) -> Result<HttpAnswer, NoAnswer> {
+    pub async fn post(&self, mut post: Post, deadline: Instant) -> Result<HttpAnswer, NoAnswer> {
         let target = match post.endpoint {
             Endpoint::Mcp => &self.mcp,
             Endpoint::Manage => &self.manage,
         };
         let target = target.as_ref().map_err(NoAnswer::clone)?;
-        let headers = self.headers(&post)?;
+        let headers = self.headers(&mut post)?;
         let begun = post.body.begun();
         if Instant::now() >= deadline {
             return Err(NoAnswer::unsent(self.no_answer_in_time()));
@@ -205,10 +206,10 @@ impl RelayClient {
             Box::pin(body::read_if_possible(&mut response)).await
         };
         self.connections.keep(connection);
-        Ok(HttpAnswer { status, headers: std::mem::take(response.headers_mut()), body })
+        Ok(HttpAnswer { status, headers: take(response.headers_mut()), body })
     }
 
-    fn headers(&self, post: &Post) -> Result<HeaderMap, NoAnswer> {
+    fn headers(&self, post: &mut Post) -> Result<HeaderMap, NoAnswer> {
         let mut headers = match post.endpoint {
             Endpoint::Mcp => self.mcp_headers.clone(),
             Endpoint::Manage => HeaderMap::from_iter([
@@ -217,7 +218,7 @@ impl RelayClient {
                 (ACCEPT, HeaderValue::from_static("application/json")),
             ]),
         };
-        let mut authorization = HeaderValue::from_str(&post.authorization)
+        let mut authorization = HeaderValue::from_maybe_shared(Bytes::from(take(&mut post.authorization)))
             .map_err(|_| NoAnswer::unsent("the signer's proof is not a header value"))?;
         authorization.set_sensitive(true);
         headers.insert(AUTHORIZATION, authorization);
