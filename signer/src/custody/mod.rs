@@ -42,9 +42,34 @@ pub struct Keeping {
 pub struct Key {
     page: SealedPage,
     public: [u8; 32],
+    /// Two, since a publication takes two signatures and waits for no blinding between them.
+    contexts: [Context; 2],
+}
+
+/// What makes one signature, and is then blinded anew.
+struct Context {
     curve: Curve,
-    /// Whether the curve's context was blinded since the last signature.
-    blinded: bool,
+    /// Whether it was blinded since its last signature.
+    is_blinded: bool,
+}
+
+impl Context {
+    fn new() -> io::Result<Self> {
+        let mut seed = random()?;
+        let curve = Curve::new(&seed);
+        seed.zeroize();
+        Ok(Self { curve, is_blinded: true })
+    }
+
+    fn blind_again(&mut self) -> io::Result<()> {
+        if !self.is_blinded {
+            let mut seed = random()?;
+            self.curve.blind(&seed);
+            seed.zeroize();
+            self.is_blinded = true;
+        }
+        Ok(())
+    }
 }
 
 impl Key {
@@ -74,10 +99,11 @@ impl Key {
     fn load(fill: impl FnOnce(&mut Contents) -> Result<(), KeyFault>) -> Result<(Self, Keeping), KeyFault> {
         let mut page = SecretPage::map().map_err(KeyFault::System)?;
         fill(page.contents_mut())?;
-        let curve = Curve::new(&random().map_err(KeyFault::System)?);
+        let mut contexts =
+            [Context::new().map_err(KeyFault::System)?, Context::new().map_err(KeyFault::System)?];
         let public = with_wiped_stack(|| {
             let Contents { keypair, scalar, .. } = page.contents_mut();
-            let public = curve.load(scalar, keypair);
+            let public = contexts[0].curve.load(scalar, keypair);
             scalar.zeroize();
             public
         })
@@ -85,10 +111,9 @@ impl Key {
         let (shortfall, unadvised) = (page.shortfall.take(), page.unadvised.take());
         let keeping = Keeping { backing: page.backing, shortfall, unadvised };
         let page = page.seal().map_err(KeyFault::System)?;
-        // Making the key pair has used the blinding once.
-        let mut key = Self { page, public, curve, blinded: false };
-        key.blind_again().map_err(KeyFault::System)?;
-        Ok((key, keeping))
+        // Making the key pair has used its blinding once.
+        contexts[0].is_blinded = false;
+        Ok((Self { page, public, contexts }, keeping))
     }
 
     /// The x-only public key (BIP 340).
@@ -121,35 +146,27 @@ impl Key {
     /// The BIP 340 signature of an event id, with fresh auxiliary randomness, on a context that
     /// was blinded since the signature before.
     fn sign(&mut self, id: &[u8; 32]) -> io::Result<[u8; 64]> {
-        self.blind_again()?;
+        let ready = self.contexts.iter().position(|context| context.is_blinded).unwrap_or(0);
+        let context = &mut self.contexts[ready];
+        context.blind_again()?;
         let mut randomness = random()?;
-        self.blinded = false;
-        let signature = with_wiped_stack(|| self.curve.sign(id, &self.page.contents().keypair, &randomness));
+        context.is_blinded = false;
+        let keypair = &self.page.contents().keypair;
+        let signature = with_wiped_stack(|| context.curve.sign(id, keypair, &randomness));
         randomness.zeroize();
         signature.ok_or_else(|| io::Error::other("libsecp256k1 did not sign"))
     }
 
-    /// Blinds the curve's context anew, where that was not done since the last signature. To be called once
-    /// the answer is on its way: it takes about as long as a signature, and the next signature makes up for
-    /// it when it was not called.
+    /// Blinds anew what has signed. To be called once the answer is on its way: it takes about as long as
+    /// the signatures, and the next ones make up for it when it was not called.
     ///
     /// Whoever waits for the answer runs first: a kernel that has put it behind this process, on the same
     /// processor, would otherwise let it wait for the blinding as well.
     pub fn blind_after_answer(&mut self) -> io::Result<()> {
-        if !self.blinded {
+        if !self.contexts.iter().all(|context| context.is_blinded) {
             thread::yield_now();
         }
-        self.blind_again()
-    }
-
-    fn blind_again(&mut self) -> io::Result<()> {
-        if !self.blinded {
-            let mut seed = random()?;
-            self.curve.blind(&seed);
-            seed.zeroize();
-            self.blinded = true;
-        }
-        Ok(())
+        self.contexts.iter_mut().try_for_each(Context::blind_again)
     }
 }
 
@@ -170,6 +187,13 @@ mod tests {
     use secp256k1::{Keypair, XOnlyPublicKey, schnorr};
 
     const SCALAR: [u8; 32] = [0x11; 32];
+
+    impl Key {
+        /// How many signatures wait for no blinding.
+        fn ready(&self) -> usize {
+            self.contexts.iter().filter(|context| context.is_blinded).count()
+        }
+    }
 
     fn key() -> Key {
         let (key, keeping) = Key::load(|page| {
@@ -197,25 +221,26 @@ mod tests {
         let mut seen = Vec::new();
         for round in 0..20u8 {
             let id = [round / 2; 32];
-            assert!(round % 3 == 0 || key.blinded, "blind_again was called");
+            let ready = key.ready();
             let signature = key.sign(&id).unwrap();
-            assert!(!key.blinded);
+            assert_eq!(key.ready(), ready.saturating_sub(1));
             schnorr::Signature::from_byte_array(signature).verify(&id, &public).unwrap();
             assert!(!seen.contains(&signature), "auxiliary randomness was not fresh");
             seen.push(signature);
-            if round % 3 != 2 {
-                key.blind_again().unwrap();
+            if round % 4 != 0 {
+                key.blind_after_answer().unwrap();
+                assert_eq!(key.ready(), key.contexts.len());
             }
         }
     }
 
     #[test]
     fn what_is_overwritten_of_the_stack_is_twice_what_handling_the_key_writes_to() {
-        let mut key = key();
+        let key = key();
         let nsec = bech32::encode::<bech32::Bech32>(bech32::Hrp::parse("nsec").unwrap(), &SCALAR).unwrap();
         let texts = ["11".repeat(32), nsec];
         let mut depths = vec![depth_of(|| {
-            let signature = key.curve.sign(&[7; 32], &key.page.contents().keypair, &[9; 32]);
+            let signature = key.contexts[0].curve.sign(&[7; 32], &key.page.contents().keypair, &[9; 32]);
             assert!(signature.is_some());
         })];
         for text in &texts {
@@ -224,9 +249,9 @@ mod tests {
             assert_eq!(scalar, SCALAR);
         }
         let mut page = SecretPage::map().unwrap();
-        depths
-            .push(depth_of(|| assert!(key.curve.load(&SCALAR, &mut page.contents_mut().keypair).is_some())));
-        key.blind_again().unwrap();
+        depths.push(depth_of(|| {
+            assert!(key.contexts[0].curve.load(&SCALAR, &mut page.contents_mut().keypair).is_some())
+        }));
         println!("signing, reading hex, reading an nsec, making the key pair: {depths:?} bytes");
         for depth in depths {
             assert!((64..WIPED_STACK_BYTES / 2).contains(&depth), "{depth} of {WIPED_STACK_BYTES}");
