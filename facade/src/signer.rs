@@ -330,3 +330,74 @@ async fn read_frame(reader: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> io::Res
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream as Socket;
+    use std::thread;
+
+    use nix::sys::socket::{setsockopt, sockopt};
+    use tinyagent_protocol::json::Json;
+    use tinyagent_protocol::message::{Arguments, CallTool, Request};
+    use tokio::runtime::{Builder, LocalOptions};
+
+    use super::*;
+
+    fn message(id: u64, arguments: &Bytes) -> Message<'_> {
+        let json = Json::check(arguments).expect("JSON").0;
+        let arguments = Arguments::new(json).expect("an object");
+        Message {
+            request: Request::CallTool(CallTool { id, tool: Cow::Borrowed("x"), arguments }),
+            client: None,
+        }
+    }
+
+    /// Answers each request with its id and the size of its arguments; says how many there were.
+    fn answer_all(mut socket: Socket) -> usize {
+        for count in 0.. {
+            let mut header = [0; frame::HEADER_BYTES];
+            if socket.read_exact(&mut header).is_err() {
+                return count;
+            }
+            let mut request = vec![0; frame::length(header, MAX_REQUEST_BYTES).expect("a length")];
+            socket.read_exact(&mut request).expect("a whole request");
+            let Request::CallTool(call) = Message::parse(&request).expect("a request").request else {
+                panic!("another request")
+            };
+            let authorization = format!("{} {}", call.id, call.arguments.text().len());
+            let answer = Answer::Proof { authorization }.to_json();
+            let header = frame::header(answer.len(), MAX_ANSWER_BYTES).expect("short");
+            socket.write_all(&[&header[..], answer.as_bytes()].concat()).expect("a reader");
+        }
+        unreachable!("an endless range")
+    }
+
+    #[test]
+    fn requests_arrive_whole_and_in_order_however_little_the_socket_takes_at_once() {
+        let (ours, theirs) = Socket::pair().expect("sockets");
+        setsockopt(&ours, sockopt::SndBuf, &4096).expect("a small buffer");
+        let peer = thread::spawn(|| answer_all(theirs));
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+        let runtime = runtime.expect("a runtime");
+        let mut asked = 0;
+        runtime.block_on(async {
+            let signer = Signer::start(ours).expect("a signer");
+            for size in [10, 2000, COPY_BYTES - 20, COPY_BYTES + 20, 300_000, 10] {
+                let arguments = Bytes::from(format!("{{\"a\":\"{}\"}}", "x".repeat(size)));
+                let answer = |id: u64| format!("{id} {}", arguments.len());
+                asked += 3;
+                let first = signer.proof_ahead(&message(1, &arguments), &arguments).expect("asked");
+                let second = signer.proof_ahead(&message(2, &arguments), &arguments).expect("asked");
+                let third = signer.proof(&message(3, &arguments), &arguments).await;
+                assert_eq!(third.expect("a proof"), answer(3));
+                assert_eq!(first.wait().await.expect("a proof"), answer(1));
+                assert_eq!(second.wait().await.expect("a proof"), answer(2));
+            }
+            assert_eq!(signer.state.asked.get(), 0);
+        });
+        drop(runtime);
+        assert_eq!(peer.join().expect("no panic"), asked);
+    }
+}

@@ -102,7 +102,7 @@ impl RelayClient {
         let target = |endpoint: Endpoint| Target::new(&endpoint.url(relay)).map_err(NoAnswer::from);
         let (mcp, manage) = (target(Endpoint::Mcp), target(Endpoint::Manage));
         let connections = Connections::new(relay, proxy, roots);
-        // With room for the rest, which a copy of it has as well.
+        // Its index has room for the rest, and so has that of a copy.
         let mut mcp_headers = HeaderMap::with_capacity(12);
         mcp_headers.extend([
             (ACCEPT_ENCODING, GZIP),
