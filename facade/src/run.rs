@@ -236,7 +236,7 @@ fn ask(link: &SignerLink, request: Request<'_>) -> Result<Description, StartErro
     let mut socket = &link.socket;
     socket.set_read_timeout(Some(SIGNER_START_LIMIT)).map_err(failed)?;
     socket.write_all(&[&header[..], request.as_bytes()].concat()).map_err(failed)?;
-    let mut header = [0; 4];
+    let mut header = [0; frame::HEADER_BYTES];
     socket.read_exact(&mut header).map_err(failed)?;
     let length = frame::length(header, MAX_ANSWER_BYTES).map_err(|error| not_understood(&error))?;
     let mut answer = vec![0; length];

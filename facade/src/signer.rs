@@ -147,9 +147,7 @@ impl Signer {
     /// # Errors
     /// [`SignerError`].
     pub fn proof_ahead(&self, message: &Message<'_>, line: &Bytes) -> Result<ProofAhead, SignerError> {
-        let (job, answer) = self.begin(message, line)?;
-        self.jobs.send(job).map_err(|_| SignerError::Gone)?;
-        Ok(ProofAhead(answer))
+        Ok(ProofAhead(self.begin(message, line)?))
     }
 
     /// Asks for a template's event and the proof of its submission.
@@ -180,25 +178,20 @@ impl Signer {
     /// # Errors
     /// [`SignerError::Gone`].
     pub async fn ask(&self, message: &Message<'_>, line: &Bytes) -> Result<Answer, SignerError> {
-        let (job, answer) = self.begin(message, line)?;
-        self.jobs.send(job).map_err(|_| SignerError::Gone)?;
-        answer.await.map_err(|_| SignerError::Gone)
+        self.begin(message, line)?.await.map_err(|_| SignerError::Gone)
     }
 
     /// Begins an exchange. Where none is under way, its frame leaves at once, so that the signer works while
     /// this process gets to waiting for it.
-    fn begin(
-        &self,
-        message: &Message<'_>,
-        line: &Bytes,
-    ) -> Result<(Job, oneshot::Receiver<Answer>), SignerError> {
+    fn begin(&self, message: &Message<'_>, line: &Bytes) -> Result<oneshot::Receiver<Answer>, SignerError> {
         let is_first = self.state.asked.get() == 0;
         let (mut job, answer) = Job::new(message, line, Turn::begin(&self.state))?;
         if is_first && job.arguments.is_empty() {
             // What goes wrong here, the exchange itself meets.
             job.sent = self.state.writer.try_write(&job.frame).unwrap_or(0);
         }
-        Ok((job, answer))
+        self.jobs.send(job).map_err(|_| SignerError::Gone)?;
+        Ok(answer)
     }
 }
 
@@ -226,7 +219,9 @@ impl Job {
         let header = frame::header(length, MAX_REQUEST_BYTES).map_err(|error| {
             SignerError::Unexpected(format!("the call is too large to be signed: {error}"))
         })?;
-        let mut frame = Vec::with_capacity(4 + head.len() + arguments.len().min(COPY_BYTES) + tail.len());
+        let mut frame = Vec::with_capacity(
+            frame::HEADER_BYTES + head.len() + arguments.len().min(COPY_BYTES) + tail.len(),
+        );
         frame.extend_from_slice(&header);
         frame.extend_from_slice(head.as_bytes());
         let (arguments, tail) = if arguments.len() <= COPY_BYTES {
@@ -298,6 +293,7 @@ async fn write_frame(writer: &OwnedWriteHalf, job: &Job) -> io::Result<()> {
     let mut pieces =
         [IoSlice::new(&job.frame[job.sent..]), IoSlice::new(&job.arguments), IoSlice::new(&job.tail)];
     let mut rest = &mut pieces[..];
+    // Takes away what is empty at the front.
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         match writer.try_write_vectored(rest) {

@@ -200,16 +200,11 @@ pub(crate) fn needs_escape(text: &str) -> bool {
 }
 
 /// Where the next character stands that a JSON string has only escaped; the end where there is none.
-fn next_escaped(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(word) = words::word_at(bytes, at) {
-        let marked = words::escaped(word);
-        at += words::first_marked(marked);
-        if marked != 0 {
-            return at;
-        }
-    }
+fn next_escaped(bytes: &[u8], at: usize) -> usize {
     let is_escaped = |b: &u8| *b < 0x20 || matches!(b, b'"' | b'\\');
-    bytes[at..].iter().position(is_escaped).map_or(bytes.len(), |further| at + further)
+    words::find(bytes, at, usize::MAX, words::escaped).unwrap_or_else(|at| {
+        bytes[at..].iter().position(is_escaped).map_or(bytes.len(), |further| at + further)
+    })
 }
 
 #[cfg(test)]

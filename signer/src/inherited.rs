@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, SockType, getsockopt, send, sockopt};
-use tinyagent_protocol::frame::{FrameError, MAX_ANSWER_BYTES, header};
+use tinyagent_protocol::frame::{FrameError, HEADER_BYTES, MAX_ANSWER_BYTES, header};
 use tinyagent_protocol::message::Answer;
 
 use crate::inbox::Inbox;
@@ -106,7 +106,7 @@ impl Link {
 /// An answer as it travels.
 pub fn framed(answer: &Answer) -> Result<Vec<u8>, FrameError> {
     let json = answer.to_json();
-    let mut bytes = Vec::with_capacity(4 + json.len());
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + json.len());
     bytes.extend_from_slice(&header(json.len(), MAX_ANSWER_BYTES)?);
     bytes.extend_from_slice(json.as_bytes());
     Ok(bytes)

@@ -45,8 +45,8 @@ impl RelayResult {
 
     /// The result's `structuredContent`, where it is an object.
     pub fn structured(&self) -> Option<Json<'_>> {
-        let [_, structured, _] = self.fields();
-        structured.filter(|structured| structured.is_object())
+        let [_, structured, _] = &self.fields;
+        structured.as_ref().map(|range| self.part(range)).filter(|structured| structured.is_object())
     }
 
     fn part(&self, range: &Range<usize>) -> Json<'_> {

@@ -1,7 +1,6 @@
 //! One HTTP exchange with the relay: bounded in time and size, never repeated here.
 
 use std::cell::Cell;
-use std::mem::take;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -127,13 +126,14 @@ impl RelayClient {
     ///
     /// # Errors
     /// [`NoAnswer`]; the request is never sent twice here.
-    pub async fn post(&self, mut post: Post, deadline: Instant) -> Result<HttpAnswer, NoAnswer> {
+    pub async fn post(&self, post: Post, deadline: Instant) -> Result<HttpAnswer, NoAnswer> {
         let target = match post.endpoint {
             Endpoint::Mcp => &self.mcp,
             Endpoint::Manage => &self.manage,
         };
         let target = target.as_ref().map_err(NoAnswer::clone)?;
-        let headers = self.headers(&mut post)?;
+        let mut headers = self.headers(&post);
+        headers.insert(AUTHORIZATION, authorization(post.authorization)?);
         let begun = post.body.begun();
         if Instant::now() >= deadline {
             return Err(NoAnswer::unsent(self.no_answer_in_time()));
@@ -206,10 +206,10 @@ impl RelayClient {
             Box::pin(body::read_if_possible(&mut response)).await
         };
         self.connections.keep(connection);
-        Ok(HttpAnswer { status, headers: take(response.headers_mut()), body })
+        Ok(HttpAnswer { status, headers: std::mem::take(response.headers_mut()), body })
     }
 
-    fn headers(&self, post: &mut Post) -> Result<HeaderMap, NoAnswer> {
+    fn headers(&self, post: &Post) -> HeaderMap {
         let mut headers = match post.endpoint {
             Endpoint::Mcp => self.mcp_headers.clone(),
             Endpoint::Manage => HeaderMap::from_iter([
@@ -218,10 +218,6 @@ impl RelayClient {
                 (ACCEPT, HeaderValue::from_static("application/json")),
             ]),
         };
-        let mut authorization = HeaderValue::from_maybe_shared(Bytes::from(take(&mut post.authorization)))
-            .map_err(|_| NoAnswer::unsent("the signer's proof is not a header value"))?;
-        authorization.set_sensitive(true);
-        headers.insert(AUTHORIZATION, authorization);
         if let Some(method) = post.method {
             headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static(method));
         }
@@ -234,12 +230,19 @@ impl RelayClient {
             };
             headers.append(name, value);
         }
-        Ok(headers)
+        headers
     }
 
     fn no_answer_in_time(&self) -> String {
         format!("{} did not answer in time", self.host)
     }
+}
+
+fn authorization(proof: String) -> Result<HeaderValue, NoAnswer> {
+    let mut value = HeaderValue::from_maybe_shared(Bytes::from(proof))
+        .map_err(|_| NoAnswer::unsent("the signer's proof is not a header value"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 fn request(method: Method, headers: HeaderMap, body: RequestBody) -> Request<RequestBody> {

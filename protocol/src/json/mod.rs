@@ -304,16 +304,11 @@ fn skip_checked_string(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
 }
 
 /// Where the next quote or backslash stands.
-fn quote_or_backslash(bytes: &[u8], mut at: usize) -> Option<usize> {
-    for _ in 0..words::SHORT_BYTES / 8 {
-        let Some(word) = words::word_at(bytes, at) else { break };
-        let marked = words::quote_or_backslash(word);
-        at += words::first_marked(marked);
-        if marked != 0 {
-            return Some(at);
-        }
+fn quote_or_backslash(bytes: &[u8], at: usize) -> Option<usize> {
+    match words::find(bytes, at, words::SHORT_WORDS, words::quote_or_backslash) {
+        Ok(at) => Some(at),
+        Err(at) => memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|further| at + further),
     }
-    memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|further| at + further)
 }
 
 /// Decodes a checked string's inner text. The flag is false where a lone surrogate became U+FFFD.

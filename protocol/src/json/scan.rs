@@ -1,7 +1,6 @@
 //! The one scan that decides what is JSON: iterative, strict, with a fixed stack of bits.
 
-use super::words::{SHORT_BYTES, first_marked, special, word_at};
-use super::{JsonError, MAX_DEPTH, Traits, hex4};
+use super::{JsonError, MAX_DEPTH, Traits, hex4, words};
 
 /// One bit a level: whether the open container is an object.
 struct Nesting {
@@ -211,13 +210,12 @@ impl<'a> Scan<'a> {
     /// Passes over ASCII text that needs no look: eight bytes at a time where a key may end, then 32, so that
     /// it can be vectorised.
     fn plain_run(&mut self) {
-        for _ in 0..SHORT_BYTES / 8 {
-            let Some(word) = word_at(self.bytes, self.at) else { break };
-            let marked = special(word);
-            self.at += first_marked(marked);
-            if marked != 0 {
+        match words::find(self.bytes, self.at, words::SHORT_WORDS, words::special) {
+            Ok(at) => {
+                self.at = at;
                 return;
             }
+            Err(at) => self.at = at,
         }
         let plain = |b: u8| b.wrapping_sub(0x20) < 0x60 && b != b'"' && b != b'\\';
         while let Some(chunk) = self.bytes.get(self.at..self.at + 32) {

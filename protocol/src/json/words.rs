@@ -3,19 +3,38 @@
 //! Each function marks bytes by their high bit. A mark above the lowest one may be false, since a
 //! subtraction borrows upwards; the lowest is exact, and only that one is used.
 
-/// Strings up to about this length are searched by words, in bytes.
-pub(super) const SHORT_BYTES: usize = 32;
+/// How many words of a string are searched before a vectorised search takes over.
+pub(super) const SHORT_WORDS: usize = 4;
 
 const ONES: u64 = u64::MAX / 0xff;
 const HIGHS: u64 = ONES << 7;
 
+/// Looks for a marked byte from `at` on, in at most so many words and no further than whole words go: where it
+/// stands, or as an error where the search has ended without one.
+pub(crate) fn find(
+    bytes: &[u8],
+    mut at: usize,
+    words: usize,
+    mark: impl Fn(u64) -> u64,
+) -> Result<usize, usize> {
+    for _ in 0..words {
+        let Some(word) = word_at(bytes, at) else { break };
+        let marked = mark(word);
+        at += first_marked(marked);
+        if marked != 0 {
+            return Ok(at);
+        }
+    }
+    Err(at)
+}
+
 /// The eight bytes from `at` on, the first of them lowest; none where fewer are left.
-pub(crate) fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
+fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
 }
 
 /// How many bytes come before the first marked one.
-pub(crate) fn first_marked(marked: u64) -> usize {
+fn first_marked(marked: u64) -> usize {
     (marked.trailing_zeros() / 8) as usize
 }
 

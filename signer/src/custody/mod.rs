@@ -144,7 +144,7 @@ impl Key {
     }
 
     /// The BIP 340 signature of an event id, with fresh auxiliary randomness, on a context that
-    /// was blinded since the signature before.
+    /// was blinded since its signature before.
     fn sign(&mut self, id: &[u8; 32]) -> io::Result<[u8; 64]> {
         let ready = self.contexts.iter().position(|context| context.is_blinded).unwrap_or(0);
         let context = &mut self.contexts[ready];
